@@ -6,6 +6,7 @@ import copy
 import functools
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -19,9 +20,9 @@ from gymnasium import spaces
 
 import shoal
 import shoal.multiprocessing as mp
-from collect_policies import CARTPOLE, MULTI, POLICIES, batches, coin, zeros
+from collect_policies import CARTPOLE, MULTI, POLICIES, batches, coin, until, zeros
 from same import assert_same
-from sample_envs import CounterEnv, FaultyEnv, GatedEnv
+from sample_envs import CounterEnv, FaultyEnv, GatedEnv, TellingGatedEnv
 from shoal import _core
 
 # --- what a batch is
@@ -127,8 +128,16 @@ def test_the_last_batch_is_shorter_and_then_the_iteration_ends() -> None:
         ({"frames_per_batch": 30}, "frames_per_batch=30 is no multiple of num_envs=4.*: try 28 or 32"),
         ({"frames_per_batch": 0}, "frames_per_batch= takes"),
         ({"total_frames": 3}, "total_frames=3 is no multiple of num_envs=4.*: try 4"),
-        ({"seed": -1}, "seed= takes"),
-        ({"init_random_frames": -1}, "init_random_frames= takes"),
+        ({"frames_per_batch": 2**40}, f"frames_per_batch={2**40} is {2**38} steps .* 2147483647 at most"),
+        *(({"num_envs": wrong}, "num_envs= takes a number.* 1 or more, got") for wrong in (0, -1, 2.0, "4", True)),
+        *(({"init_random_frames": wrong}, "init_random_frames= takes a number") for wrong in (-1, "x", 1.5)),
+        ({"env": []}, "env= is an empty list"),
+        ({"env": [CounterEnv] * 3}, "env= is a list of 3 factories, and num_envs=4: leave num_envs out"),
+        *(({"seed": wrong}, "seed= takes a number from 0") for wrong in (-1, 1.5, True, 2**63)),
+        ({"next_obs": 1}, "next_obs= takes True or False, got 1"),
+        ({"split_trajectories": "yes"}, "split_trajectories= takes True or False, got 'yes'"),
+        ({"worker": {}}, r"worker= takes shoal.WorkerOptions\(…\), got {}"),
+        ({"worker": {}, "mode": "multi_sync"}, "worker= takes shoal.WorkerOptions"),
         ({"output": "jax"}, "output= takes 'auto', 'numpy', 'torch' or 'tensordict', got 'jax'"),
         ({"policy": "CartPole"}, "neither the directory of a run nor one of the presets.*CartPole-v1"),
         ({"policy": 3}, "policy= takes the directory of a run.* got 3"),
@@ -136,9 +145,30 @@ def test_the_last_batch_is_shorter_and_then_the_iteration_ends() -> None:
     ],
 )
 def test_what_does_not_fit_is_one_clear_error(wrong: dict[str, Any], message: str) -> None:
-    arguments = {"policy": zeros, "num_envs": 4, "frames_per_batch": 32, **wrong}
+    arguments = {"env": CARTPOLE, "policy": zeros, "num_envs": 4, "frames_per_batch": 32, **wrong}
     with pytest.raises((ValueError, TypeError), match=message):
-        shoal.Collector(CARTPOLE, **arguments)
+        shoal.Collector(**arguments)
+
+
+def test_numbers_may_be_numpys() -> None:
+    (batch,) = batches(CARTPOLE, coin, num_envs=np.int64(2), frames_per_batch=np.int32(8), total_frames=np.int64(8),
+                       init_random_frames=np.uint8(2), seed=np.int64(3))  # fmt: skip
+    (same,) = batches(CARTPOLE, coin, num_envs=2, frames_per_batch=8, total_frames=8, init_random_frames=2, seed=3)
+    assert_same(batch, same)
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "nowhere"])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_collected(device: str) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(ValueError, match=f"device=.*'{device}'"):
+        shoal.Collector(CARTPOLE, zeros, frames_per_batch=4, device=device)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_collector_can_be_neither_pickled_nor_copied(copied: Any) -> None:
+    with shoal.Collector(CARTPOLE, zeros, frames_per_batch=4) as collector:
+        with pytest.raises(TypeError, match=r"cannot pickle or copy 'Collector'.*state_dict\(\)"):
+            copied(collector)
 
 
 def test_spaces_that_cannot_be_collected_are_refused_with_the_fix() -> None:
@@ -336,6 +366,53 @@ def test_after_a_failure_a_reset_makes_it_usable_again() -> None:
     assert batch["is_first"][0].all() and batch["episode_id"][0].tolist() == [2, 3]
 
 
+def test_a_state_of_others_is_refused_before_anything_is_reset() -> None:
+    make = functools.partial(shoal.Collector, functools.partial(CounterEnv, 100), num_workers=0)
+    with make(zeros, num_envs=2, frames_per_batch=4) as collector:
+        next(collector)
+        states = [collector.state_dict()]
+    for more in ({"policy": "sb3"}, {"policy": zeros, "policy_batch": 1}):
+        with make(num_envs=1, frames_per_batch=2, **more) as collector:
+            next(collector)
+            states.append(collector.state_dict())
+    with make(zeros, num_envs=1, frames_per_batch=2) as collector:
+        next(collector)
+        own = collector.state_dict()
+        assert next(collector)["obs"][:, 0, 1].tolist() == [2, 3]
+        for state, message in (
+            (states[0], "not of 1 environments"),
+            (states[1], "a policy of another kind"),
+            ({}, "this has no 'seed', 'mode'"),
+            (own | {"source": {}}, "this has no 'version', 'groups'"),
+            (own | {"source": None}, "this has no 'version', 'groups'"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                collector.load_state_dict(state)
+        with pytest.raises(TypeError, match=r"takes what state_dict\(\) gave, got None"):
+            collector.load_state_dict(None)  # type: ignore[arg-type]
+        assert next(collector)["obs"][:, 0, 1].tolist() == [4, 5]
+
+
+class UnreadOnce(CounterEnv):
+    """Its state cannot be read."""
+
+    def __setstate__(self, state: Any) -> None:
+        raise LookupError("unreadable")
+
+
+def test_a_state_that_environments_cannot_load_asks_for_a_reset() -> None:
+    with shoal.Collector(UnreadOnce, zeros, frames_per_batch=4, num_workers=0) as collector:
+        next(collector)
+        saved = collector.state_dict()
+        with pytest.raises(LookupError, match="unreadable"):
+            collector.load_state_dict(saved)
+        for use in (lambda: next(collector), collector.state_dict):
+            with pytest.raises(RuntimeError, match=r"could not be loaded \(unreadable.*call reset\(\) first"):
+                use()
+        collector.reset()
+        assert next(collector)["is_first"][0].all()
+
+
 # --- faults
 
 
@@ -391,9 +468,58 @@ def test_a_step_that_takes_too_long_is_an_error(tmp_path: Path) -> None:
         frames_per_batch=2,
         timeout=0.2,
     ) as collector:
-        with pytest.raises(TimeoutError):
-            next(collector)
+        for late in (lambda: next(collector), collector.reset):
+            with pytest.raises(TimeoutError, match=r"stays under way: reset\(\) waits for it"):
+                late()
         (tmp_path / "gate").touch()
+        until(lambda: reset_in_time(collector))
+        assert next(collector)["is_first"][0].all()
+
+
+def reset_in_time(collector: shoal.Collector) -> bool:
+    try:
+        collector.reset()
+    except TimeoutError:
+        return False
+    return True
+
+
+class Interrupted(Exception):
+    """As KeyboardInterrupt, but none that pytest takes for its own."""
+
+
+@pytest.mark.parametrize("more", [{}, {"policy_batch": 2}, {"cohorts": 2}])
+def test_after_what_a_handler_raises_a_reset_makes_workers_usable_again(more: dict[str, Any], tmp_path: Path) -> None:
+    """The step that was left under way was in the way of the reset."""
+
+    def handler(*_: Any) -> None:
+        if more:  # they wait for the others' steps before
+            (tmp_path / "gate").touch()
+        raise Interrupted
+
+    def send() -> None:
+        until((tmp_path / "begun").exists)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=send)
+    try:
+        with shoal.Collector(
+            functools.partial(TellingGatedEnv, tmp_path / "gate"), lambda obs: np.ones(len(obs), np.int64), num_envs=4,
+            frames_per_batch=16, num_workers=2, **more,
+        ) as collector:  # fmt: skip
+            thread.start()
+            with pytest.raises(Interrupted):
+                next(collector)
+            (tmp_path / "gate").touch()
+            with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
+                next(collector)
+            collector.reset()
+            batch = next(collector)
+            assert batch["is_first"][0].all() and batch["valid"].all()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 # --- how it is run

@@ -442,3 +442,62 @@ def test_an_id_that_this_program_has_registered_is_known_to_the_collectors() -> 
             assert [batch["reward"].shape for batch in collector] == [(2, 2)]
     finally:
         del gymnasium.registry["shoal-tests/OfThisProgram-v0"]
+
+
+# --- what is made up for
+
+
+class SlowEnv(CounterEnv):
+    def step(self, action: Any) -> Any:
+        time.sleep(0.001)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("mode", ["sync", *MULTI])
+def test_a_reset_takes_no_random_frames_away(mode: str) -> None:
+    """Those of the batches that "multi_async" had ordered were lost."""
+
+    def policy(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return zeros(obs), np.zeros(len(obs))
+
+    more = {} if mode == "sync" else {"num_collectors": 2}
+    with shoal.Collector(
+        SlowEnv, policy, num_envs=4, frames_per_batch=40, total_frames=400, init_random_frames=160, mode=mode, **more
+    ) as collector:
+        found = [next(collector)]
+        collector.reset(seed=2)
+        found += list(collector)
+    assert sum(batch["reward"].size for batch in found) == 400
+    assert sum(int(np.isnan(batch["log_prob"]).sum()) for batch in found) == 160
+
+
+class MaskedOnce(CounterEnv):
+    """Its mask forbids action 1 at the fourth step."""
+
+    observation_space = spaces.Dict({"steps": spaces.Box(0, np.inf, (1,)), "mask": spaces.MultiBinary(3)})
+
+    def _observation(self) -> Any:
+        return {"steps": np.full(1, self.steps, np.float32), "mask": np.array([1, self.steps != 4, 1], np.int8)}
+
+
+@pytest.mark.parametrize("mode", ["sync", *MULTI])
+@pytest.mark.parametrize("with_reset", [False, True])
+def test_a_batch_that_was_refused_is_made_up_for(mode: str, with_reset: bool) -> None:
+    """The iteration of "multi_async" ended with a RuntimeError."""
+    more = {} if mode == "sync" else {"num_collectors": 2}
+    with shoal.Collector(
+        functools.partial(MaskedOnce, 100), lambda obs: np.ones(len(obs["mask"]), np.int64), num_envs=2, frames_per_batch=4,
+        total_frames=40, action_mask="mask", mode=mode, **more,
+    ) as collector:  # fmt: skip
+        rows, refused = 0, 0
+        while True:
+            try:
+                rows += next(collector)["reward"].size
+            except StopIteration:
+                break
+            except ValueError as error:
+                assert "the policy chose action 1 in environment" in str(error)
+                refused += 1
+                if with_reset and refused == 1:
+                    collector.reset()
+        assert rows == 40 == collector.frames and refused >= 1

@@ -42,7 +42,7 @@ def test_a_killed_collector_is_one_typed_error_and_a_reset_replaces_it(mode: str
         next(collector)
         victim = collector.stats()["collectors"][1]["pid"]
         os.kill(victim, signal.SIGKILL)
-        with pytest.raises(shoal.WorkerDied, match="SIGKILL") as caught:
+        with pytest.raises(shoal.WorkerDied, match=r"\(pid \d+, environments 2 to 3\) ended with .*SIGKILL") as caught:
             while True:
                 next(collector)
         assert caught.value.pid == victim and caught.value.env_indices == range(2, 4)
@@ -272,6 +272,27 @@ def test_who_is_interrupted_and_asks_again_gets_every_row_once(mode: str) -> Non
     with shoal.Collector(SlowEnv, zeros, num_envs=4, frames_per_batch=80, mode=mode, num_collectors=2, seed=2) as other:
         other.load_state_dict(saved)
         assert next(other)["valid"].all()
+
+
+def test_an_order_that_was_interrupted_once_it_was_sent_is_not_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector wrote the rows after it into the batch that was handed out."""
+    order = Processes.order
+
+    def and_interrupt(*args: Any, **kwargs: Any) -> int:
+        order(*args, **kwargs)
+        raise Interrupted
+
+    with shoal.Collector(
+        functools.partial(CounterEnv, 100), zeros, num_envs=2, frames_per_batch=8, mode="multi_sync", num_collectors=2
+    ) as collector:
+        next(collector)
+        for _ in range(2):
+            with monkeypatch.context() as patched:
+                patched.setattr(Processes, "order", and_interrupt)
+                with pytest.raises(Interrupted):
+                    next(collector)
+        found = [next(collector)["obs"][:, :, 1].tolist() for _ in range(2)]
+    assert found == [[[float(t)] * 2 for t in range(first, first + 4)] for first in (4, 8)]
 
 
 def test_a_batch_that_was_interrupted_is_in_the_state() -> None:

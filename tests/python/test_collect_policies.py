@@ -204,6 +204,68 @@ def test_actions_of_a_box_are_kept_as_chosen_and_clipped_for_the_environment() -
     assert batch["reward"].tolist() == [[1.25]] * 2
 
 
+async def answers_later(obs: Any) -> np.ndarray:
+    return zeros(obs)
+
+
+def answers_one_by_one(obs: Any) -> Any:
+    yield from zeros(obs)
+
+
+class AnswersLater:
+    async def __call__(self, obs: Any) -> np.ndarray:
+        return zeros(obs)
+
+
+@pytest.mark.parametrize("policy", [answers_later, answers_one_by_one, AnswersLater()])
+@pytest.mark.parametrize("mode", ["sync", "multi_sync"])
+def test_a_policy_that_returns_no_actions_when_called_is_refused(policy: Any, mode: str) -> None:
+    with pytest.raises(TypeError, match="takes what returns actions.*(async|generator).*give a plain function"):
+        shoal.Collector(CARTPOLE, policy, frames_per_batch=4, mode=mode)
+
+
+@pytest.mark.parametrize("as_module", [False, True])
+@pytest.mark.parametrize("more", [{}, {"mode": "multi_sync", "num_collectors": 4, "num_workers": 0}])
+@pytest.mark.parametrize(
+    ("space", "value", "bounds"),
+    [
+        (spaces.MultiBinary(2), 300, "int8.* give -128 to 127"),
+        (spaces.Box(0, 255, (2,), np.uint8), -1, "uint8.* give 0 to 255"),
+        (spaces.Box(-9, 9, (2,), np.int32), 2**40, "int32.* give -2147483648 to 2147483647"),
+    ],
+)
+def test_integers_that_the_actions_cannot_hold_are_refused(
+    space: Any, value: int, bounds: str, more: dict[str, Any], as_module: bool
+) -> None:
+    """They wrapped around."""
+
+    class Env(CounterEnv):
+        action_space = space
+
+        def step(self, action: Any) -> Any:
+            return super().step(0)
+
+    def act(obs: Any) -> np.ndarray:
+        chosen = np.ones((len(obs), 2), np.int64)
+        chosen[2, 1] = value if obs[2, 1] == 1 else 1
+        return chosen
+
+    policy: Any = act
+    if as_module:
+        torch = pytest.importorskip("torch")
+
+        class Module(torch.nn.Module):
+            def forward(self, obs: Any) -> Any:
+                return torch.from_numpy(act(obs))
+
+        policy = Module()
+    with shoal.Collector(Env, policy, num_envs=4, frames_per_batch=4, output="numpy", **more) as collector:
+        batch = next(collector)
+        assert batch["action"].dtype == space.dtype and (batch["action"] == 1).all()
+        with pytest.raises(ValueError, match=f"gave action {value} for environment 2, which {bounds}"):
+            next(collector)
+
+
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
@@ -216,6 +278,12 @@ def test_actions_of_a_box_are_kept_as_chosen_and_clipped_for_the_environment() -
         (lambda obs: (zeros(obs), np.zeros(3)), r"gave log_prob of shape \(3,\)"),
         (lambda obs: (zeros(obs),) * 4, "a policy returns actions, or"),
         (lambda obs: {"actions": zeros(obs)}, "the policy gave no action"),
+        (lambda obs: None, "no actions but None: return an array.*has it a return"),
+        (lambda obs: "0123", "no actions but 'str': return an array"),
+        (lambda obs: 0, "no actions but 'int': return an array"),
+        (lambda obs: np.int64(0), r"gave action of shape \(\) .*return an action for each of the 4 environments"),
+        (lambda obs: (action for action in zeros(obs)), "no actions but 'generator': .* without async and yield"),
+        (lambda obs: answers_later(obs), "no actions but 'coroutine': .* without async and yield"),
         (lambda obs: {"action": zeros(obs), "entropy": zeros(obs)}, r"the policy gave \['entropy'\]"),
     ],
 )
@@ -289,6 +357,131 @@ def test_a_recurrent_policy_begins_anew_with_every_episode() -> None:
     assert first["next_state"].tolist() == [0, 0] and second["next_state"].tolist() == [1, 1]
     with pytest.raises(TypeError, match=r"missing a required argument: 'state'.* one with an initial_state\(\) gets"):
         shoal.Collector(CARTPOLE, Remembers().__call__, frames_per_batch=1)
+
+
+class InPlace:
+    """Counts its steps in a state that it changes in place; its value is what the state was."""
+
+    def initial_state(self, num_envs: int) -> dict[str, np.ndarray]:
+        return {"steps": np.zeros(num_envs, np.float32)}
+
+    def __call__(self, obs: Any, state: Any, is_first: np.ndarray) -> dict[str, Any]:
+        steps = state["steps"]
+        steps[is_first] = 0
+        before = steps.copy()
+        steps += 1
+        return {"action": zeros(obs), "value": before, "state": state}
+
+
+class Recalls:
+    """Its state is the observation before, as it was given; its value is how much came since."""
+
+    def initial_state(self, num_envs: int) -> np.ndarray:
+        return np.zeros((num_envs, 2))
+
+    def __call__(self, obs: np.ndarray, state: np.ndarray, is_first: np.ndarray) -> dict[str, Any]:
+        return {"action": zeros(obs), "value": (obs - state)[:, 1].astype(np.float32), "state": obs}
+
+
+STATES: list[dict[str, Any]] = [
+    {},
+    {"policy_batch": 2},
+    {"mode": "multi_sync", "num_collectors": 1},
+    {"mode": "multi_sync", "num_collectors": 2},
+    {"mode": "multi_async", "num_collectors": 1},
+]
+
+
+@pytest.mark.parametrize("more", STATES)
+def test_a_state_that_is_changed_in_place_is_copied_into_batches(more: dict[str, Any]) -> None:
+    """`state` was that at the end of the batch, and `next_state` of older batches changed."""
+    with shoal.Collector(
+        functools.partial(CounterEnv, 100), InPlace(), num_envs=4, frames_per_batch=8, num_workers=0, **more
+    ) as collector:
+        found = []
+        for _ in range(3):
+            found.append(next(collector))
+        begun = [(batch["state"]["steps"].tolist(), batch["next_state"]["steps"].tolist()) for batch in found]
+        assert begun == [([2.0 * i] * 4, [2.0 * i + 2] * 4) for i in range(3)]
+        found[-1]["next_state"]["steps"][:] = 77
+        found[-1]["state"]["steps"][:] = 77
+        batch = next(collector)
+        assert batch["value"][:, 0].tolist() == [6, 7] and batch["state"]["steps"].tolist() == [6] * 4
+
+
+@pytest.mark.parametrize("more", STATES)
+def test_what_is_written_into_a_batch_is_not_what_a_policy_remembers(more: dict[str, Any]) -> None:
+    with shoal.Collector(
+        functools.partial(CounterEnv, 100), Recalls(), num_envs=4, frames_per_batch=8, num_workers=0, **more
+    ) as collector:
+        for i in range(3):
+            batch = next(collector)
+            assert batch["value"].tolist() == [[min(i, 1.0)] * 4, [1.0] * 4]
+            for name in ("obs", "state", "next_state"):
+                batch[name][:] = 77
+
+
+def test_a_module_may_change_its_state_in_place() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def initial_state(self, num_envs: int) -> Any:
+            return torch.zeros(num_envs)
+
+        def forward(self, obs: Any, state: Any, is_first: Any) -> Any:
+            state[is_first] = 0
+            return {"action": torch.zeros(len(obs), dtype=torch.int64), "state": state.add_(1)}
+
+    with shoal.Collector(
+        functools.partial(CounterEnv, 100), Net(), num_envs=2, frames_per_batch=4, num_workers=0
+    ) as collector:
+        found = [next(collector) for _ in range(3)]
+        saved = collector.state_dict()
+        expected = next(collector)
+        assert [batch["next_state"].tolist() for batch in found] == [[2.0] * 2, [4.0] * 2, [6.0] * 2]
+        assert [batch["state"].tolist() for batch in found] == [[0.0] * 2, [2.0] * 2, [4.0] * 2]
+        for _ in range(2):
+            collector.load_state_dict(saved)
+            assert next(collector)["state"].tolist() == expected["state"].tolist() == [6.0] * 2
+
+
+class Keeps:
+    """Keeps what it is given, and writes into it. Its value is the difference to what it was given before."""
+
+    def __init__(self) -> None:
+        self.before: Any = None
+
+    def __call__(self, obs: np.ndarray) -> dict[str, Any]:
+        obs += 10
+        before, self.before = obs if self.before is None else self.before, obs
+        return {"action": zeros(obs), "value": (obs - before)[:, 1].astype(np.float32)}
+
+
+@pytest.mark.parametrize("as_module", [False, True])
+def test_what_a_policy_does_with_its_observations_is_the_same_for_any_number_of_collectors(as_module: bool) -> None:
+    """With several collectors what it had kept changed under it, and what it wrote was not in the batch."""
+
+    def policy() -> Any:
+        keeps = Keeps()
+        if not as_module:
+            return keeps
+        torch = pytest.importorskip("torch")
+
+        class Net(torch.nn.Module):
+            def forward(self, obs: Any) -> Any:
+                return {name: torch.from_numpy(value) for name, value in keeps(obs.numpy()).items()}
+
+        return Net()
+
+    collect = functools.partial(
+        batches, functools.partial(CounterEnv, 100), num_envs=4, frames_per_batch=8, total_frames=24, num_workers=0,
+        output="numpy", seed=1,
+    )  # fmt: skip
+    expected = collect(policy())
+    assert expected[0]["obs"][:, 0].tolist() == [[11, 10], [11, 11]]
+    assert [batch["value"][:, 0].tolist() for batch in expected] == [[0, 1], [1, 1], [1, 1]]
+    for collectors in (1, 2, 4):
+        assert_same(collect(policy(), mode="multi_sync", num_collectors=collectors), expected)
 
 
 # --- weights

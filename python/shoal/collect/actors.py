@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import json
 import sys
@@ -10,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Discrete
@@ -27,6 +28,7 @@ __all__ = [
     "Actor",
     "NetworkActor",
     "RandomActor",
+    "Staged",
     "actor_of",
     "array_of",
     "check_policy",
@@ -38,6 +40,20 @@ __all__ = [
 OUTPUTS = ("log_prob", "value")
 
 
+class Staged(NamedTuple):
+    """Rows of a batch for which the policy is asked with copies in the places of environments that are elsewhere.
+
+    Attributes:
+        own: the arrays of the own environments.
+        first: the first row.
+        columns: of the own environments, among those that the policy is asked for.
+    """
+
+    own: dict[str, Any]
+    first: int
+    columns: slice
+
+
 class Actor(ABC):
     """Chooses actions for all environments.
 
@@ -47,6 +63,7 @@ class Actor(ABC):
         wants_tensors: whether batches are torch tensors by default.
         is_recurrent: whether extras() has a `state`.
         asks_in_calls: whether what it chooses for a row may depend on how many rows it is asked for at once.
+        is_ending: the collector is to be closed: what is chosen in Python ends with a RuntimeError.
     """
 
     outputs: frozenset[str] = frozenset(OUTPUTS)
@@ -54,12 +71,16 @@ class Actor(ABC):
     wants_tensors = False
     is_recurrent = False
     asks_in_calls = False
+    is_ending = False
 
     @abstractmethod
-    def acting(self, arrays: dict[str, Any]) -> AbstractContextManager[Any]:
+    def acting(self, arrays: dict[str, Any], staged: Staged | None = None) -> AbstractContextManager[Any]:
         """Around some rows of the batch that `arrays` are, of which nothing is kept afterwards.
 
         Gives what the C++ collector calls: a C++ actor, or a function of the row's number.
+
+        Args:
+            staged: `arrays` are of one row, which all rows use in turn; where they belong.
         """
 
     def extras(self) -> dict[str, Any]:
@@ -87,6 +108,10 @@ class Actor(ABC):
     def load_state(self, state: dict[str, Any]) -> None:
         self.version = state["version"]
 
+    def _check_end(self) -> None:
+        if self.is_ending:
+            raise RuntimeError("this collector is being closed")
+
 
 class NetworkActor(Actor):
     """A C++ network, of a run or new. What it draws follows from its seed, the row, and the step.
@@ -110,7 +135,7 @@ class NetworkActor(Actor):
         return NetworkActor(self.network, seed)
 
     @contextlib.contextmanager
-    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
+    def acting(self, arrays: dict[str, Any], staged: Staged | None = None) -> Iterator[Any]:
         self.network.reseed(self._seed)
         if not self._remembers:
             yield self.network
@@ -149,16 +174,17 @@ class NetworkActor(Actor):
 class PythonActor(Actor):
     """A module of torch, or any callable: observations of all environments in, actions out.
 
-    What it draws from torch's and NumPy's global generators comes from states of the actor's own, which begin at `seed`.
+    A state of a recurrent one is its own: what batches have are copies. What it draws from torch's and NumPy's global generators comes from states of the actor's own, which begin at `seed`.
     """
 
     asks_in_calls = True
 
-    def __init__(self, policy: Callable[..., Any], num_envs: int, seed: int) -> None:
+    def __init__(self, policy: Callable[..., Any], num_envs: int, seed: int, first_env: int = 0) -> None:
         self.wants_tensors = is_module(policy)
         self.outputs = frozenset()
         self._policy: Any = policy
         self._num_envs = num_envs
+        self._first_env = first_env
         self._random = _Generators(seed)
         self._known = False
         self._initial_state: Callable[[int], Any] | None = getattr(policy, "initial_state", None)
@@ -168,15 +194,15 @@ class PythonActor(Actor):
 
     def restart(self) -> None:
         if self._initial_state is not None:
-            self._state = self._initial_state(self._num_envs)
-        self._first_state = self._state
+            self._state = _copied(self._initial_state(self._num_envs))
+        self._first_state = _copied(self._state)
 
     @contextlib.contextmanager
-    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
-        self._first_state = self._state
+    def acting(self, arrays: dict[str, Any], staged: Staged | None = None) -> Iterator[Any]:
         as_leaf = _tensor_of if self.wants_tensors else np.asarray
-        self._obs = tree_map(lambda array: _Rows(as_leaf(array)), arrays["obs"])
-        self._is_first = _Rows(as_leaf(arrays["is_first"]))
+        self._seen = _seen(arrays, as_leaf)
+        self._staged = None if staged is None else _StagedRows(_seen(staged.own, as_leaf), staged)
+        self._columns = slice(None) if staged is None else staged.columns
         for name in OUTPUTS:
             if name not in self.outputs:
                 arrays[name][:] = np.nan
@@ -186,10 +212,15 @@ class PythonActor(Actor):
             with self._random, torch.no_grad() if torch else contextlib.nullcontext():
                 yield self._row
         finally:
-            del self._obs, self._is_first, self._rows
+            del self._seen, self._staged, self._rows
 
     def extras(self) -> dict[str, Any]:
-        return {"state": self._first_state, "next_state": self._state} if self.is_recurrent else {}
+        """Of the rows since they were asked for last."""
+        if not self.is_recurrent:
+            return {}
+        first, self._state = self._first_state, _copied(self._state)  # it may be a part of the batch
+        self._first_state = _copied(self._state)
+        return {"state": first, "next_state": _copied(self._state)}
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> None:
         if weights is not None:
@@ -207,27 +238,32 @@ class PythonActor(Actor):
         return None if give is None or take is None else give()
 
     def state(self) -> dict[str, Any]:
-        return {"version": self.version, "random": self._random.state(), "state": self._state}
+        return {"version": self.version, "random": self._random.state(), "state": _copied(self._state)}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self._random.load_state(state["random"])
-        self._state = state["state"]
+        self._state = _copied(state["state"])
+        self._first_state = _copied(self._state)
         self.version = state["version"]
 
     def _row(self, t: int) -> None:
-        obs = self._obs.of[t] if isinstance(self._obs, _Rows) else tree_map(lambda leaf: leaf.of[t], self._obs)
-        if self.is_recurrent:
-            answer = self._policy(obs, self._state, self._is_first.of[t])
-        else:
-            answer = self._policy(obs)
+        self._check_end()
+        shown = _row_of(self._seen.obs, t)
+        is_first = self._seen.is_first.of[t] if self.is_recurrent else None
+        if self._staged is None:
+            self._take(self._asked(shown, is_first), t)
+            return
+        shown = _copied(shown)
+        is_first = is_first if is_first is None else _copied(is_first)
+        answer = self._asked(tree_map(_same, shown) if isinstance(shown, dict | tuple) else shown, is_first)
+        self._staged.keep(shown, is_first)
         self._take(answer, t)
 
+    def _asked(self, obs: Any, is_first: Any) -> Any:
+        return self._policy(obs, self._state, is_first) if self.is_recurrent else self._policy(obs)
+
     def _take(self, answer: Any, t: int) -> None:
-        if callable(answer):
-            raise TypeError(
-                f"the policy gave no actions but {_described(answer)}, which can be called itself: of a function that makes a "
-                "policy, give policy= what it returns"
-            )
+        _refuse_what_is_no_answer(answer)
         given = parts_of(answer)
         if "action" not in given:
             raise TypeError(f"the policy gave no action: {_described(answer)}")
@@ -244,7 +280,7 @@ class PythonActor(Actor):
         elif outputs != self.outputs:
             raise TypeError(f"the policy gave {sorted(outputs)} beside its actions, and {sorted(self.outputs)} before")
         for name, value in given.items():
-            _store(name, value, self._rows[name].of[t])
+            _store(name, value, self._rows[name].of[t], self._columns, self._first_env)
 
 
 class ServiceActor(PythonActor):
@@ -252,16 +288,16 @@ class ServiceActor(PythonActor):
 
     asks_in_calls = False
 
-    def __init__(self, model: Any, service: ModelService | None, num_envs: int, seed: int) -> None:
-        super().__init__(model.batch, num_envs, seed)
+    def __init__(self, model: Any, service: ModelService | None, num_envs: int, seed: int, first_env: int = 0) -> None:
+        super().__init__(model.batch, num_envs, seed, first_env)
         self._model = model
         self._service = service
 
     @contextlib.contextmanager
-    def acting(self, arrays: dict[str, Any]) -> Iterator[Any]:
+    def acting(self, arrays: dict[str, Any], staged: Staged | None = None) -> Iterator[Any]:
         self._versions = arrays["policy_version"]
         try:
-            with super().acting(arrays) as row:
+            with super().acting(arrays, staged) as row:
                 yield row
         finally:
             del self._versions
@@ -303,10 +339,10 @@ class RandomActor(Actor):
         self._own = slice(None)
 
     @contextlib.contextmanager
-    def acting(self, arrays: dict[str, Any], own: slice = slice(None)) -> Iterator[Any]:
-        """`own`: of all environments that it samples for, those that `arrays` has."""
+    def acting(self, arrays: dict[str, Any], staged: Staged | None = None) -> Iterator[Any]:
+        """`staged`: of all environments that it samples for, those whose arrays these are."""
         self._rows = arrays["action"]
-        self._own = own
+        self._own = slice(None) if staged is None else staged.columns
         if self._mask_name is not None:
             self._masks = arrays["obs"][self._mask_name]
         for name in OUTPUTS:
@@ -327,6 +363,7 @@ class RandomActor(Actor):
         self._space.np_random.bit_generator.state = state["random"]
 
     def _row(self, t: int) -> None:
+        self._check_end()
         if self._masks is None:
             self._rows[t] = self._space.sample()[self._own]
             return
@@ -346,22 +383,70 @@ class _Rows:
         self.of = list(array) if isinstance(array, np.ndarray) else array.unbind(0)
 
 
+class _Seen(NamedTuple):
+    """What a policy is shown."""
+
+    obs: Any
+    is_first: _Rows
+
+
+def _seen(arrays: dict[str, Any], as_leaf: Callable[[Any], Any]) -> _Seen:
+    return _Seen(
+        tree_map(lambda array: _Rows(as_leaf(array)), arrays["obs"]),
+        _Rows(as_leaf(arrays["is_first"])),
+    )
+
+
+def _row_of(rows: Any, t: int) -> Any:
+    return rows.of[t] if isinstance(rows, _Rows) else tree_map(lambda leaf: leaf.of[t], rows)
+
+
+class _StagedRows:
+    """The own rows of a batch that a policy is shown on a stage. What it is shown there is memory of its own, as the rows of a
+    batch are where there is no stage: what it keeps stays as it is, and what it writes there is in the batch."""
+
+    def __init__(self, own: _Seen, staged: Staged) -> None:
+        self._own = own
+        self._next = staged.first
+        self._columns = staged.columns
+
+    def keep(self, shown: Any, is_first: Any) -> None:
+        """What the policy was shown for the next row, and may have written to."""
+        if isinstance(self._own.obs, _Rows):
+            self._own.obs.of[self._next][...] = shown[self._columns]
+        else:
+            tree_map(self._write, _row_of(self._own.obs, self._next), shown)
+        if is_first is not None:
+            self._write(self._own.is_first.of[self._next], is_first)
+        self._next += 1
+
+    def _write(self, row: Any, shown: Any) -> None:
+        row[...] = shown[self._columns]
+
+
 def actor_of(
-    policy: Any, engine: _core.VectorEnv, num_envs: int, seed: int, *, network_seed: int | None = None
+    policy: Any,
+    engine: _core.VectorEnv,
+    num_envs: int,
+    seed: int,
+    *,
+    network_seed: int | None = None,
+    first_env: int = 0,
 ) -> Actor:
     """The actor for a Collector's `policy`, asked for `num_envs` environments at once.
 
     Args:
+        first_env: the number of the station's first environment among them, for messages.
         network_seed: what a new network's weights follow from; by default `seed`.
     """
     if isinstance(policy, str | Path):
         return NetworkActor(_network(policy, engine, seed if network_seed is None else network_seed), seed)
     check_policy(policy)
     if isinstance(policy, ModelService):
-        return ServiceActor(only_model(policy), policy, num_envs, seed)
+        return ServiceActor(only_model(policy), policy, num_envs, seed, first_env)
     if isinstance(policy, ServiceModel | LocalModel):
-        return ServiceActor(policy, None, num_envs, seed)
-    return PythonActor(policy, num_envs, seed)
+        return ServiceActor(policy, None, num_envs, seed, first_env)
+    return PythonActor(policy, num_envs, seed, first_env)
 
 
 def only_model(service: ModelService) -> ServiceModel:
@@ -383,7 +468,21 @@ def check_policy(policy: Any) -> None:
                 f"shoal.ModelService; got {policy!r}"
                 + (f", a class: give what is made of it, {policy.__name__}(…)" if isinstance(policy, type) else "")
             )
+        _check_plain(policy)
         _check_call(policy)
+
+
+def _check_plain(policy: Callable[..., Any]) -> None:
+    """Raises TypeError for a callable that returns something to await or to iterate over."""
+    kinds = {
+        "async": lambda function: inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function),
+        "a generator, for it has a yield": inspect.isgeneratorfunction,
+    }
+    for kind, is_so in kinds.items():
+        if any(map(is_so, (policy, type(policy).__call__))):
+            raise TypeError(
+                f"policy= takes what returns actions when it is called; {_named(policy)} is {kind}: give a plain function"
+            )
 
 
 def _check_call(policy: Callable[..., Any]) -> None:
@@ -456,31 +555,101 @@ def parts_of(answer: Any) -> dict[str, Any]:
     return {"action": answer}
 
 
-def _store(name: str, value: Any, row: Any) -> None:
-    """Writes a policy's output where it belongs. Raises ValueError where it does not fit: nothing is broadcast, and no
-    fraction cut off."""
+def _refuse_what_is_no_answer(answer: Any) -> None:
+    """Raises TypeError for what a policy returns by mistake."""
+    if isinstance(answer, Mapping | tuple | list | np.ndarray | np.generic) or hasattr(answer, "detach"):
+        return
+    what = "None" if answer is None else repr(type(answer).__name__)
+    if callable(answer):
+        raise TypeError(
+            f"the policy gave no actions but {what}, which can be called itself: of a function that makes a policy, give "
+            "policy= what it returns"
+        )
+    if inspect.iscoroutine(answer):
+        answer.close()  # nobody is to be warned that it was not awaited
+    if hasattr(answer, "__await__") or inspect.isgenerator(answer):
+        raise TypeError(
+            f"the policy gave no actions but {what}: give a function without async and yield, which returns them"
+        )
+    if not hasattr(answer, "__array__"):
+        more = "; has it a return?" if answer is None else ""
+        raise TypeError(
+            f"the policy gave no actions but {what}: return an array or a tensor, with an action for each environment{more}"
+        )
+
+
+def _store(name: str, value: Any, row: Any, columns: slice, first_env: int) -> None:
+    """Writes a policy's output where it belongs. Raises ValueError where it does not fit: nothing is broadcast, no fraction
+    cut off, and no integer wrapped around.
+
+    Args:
+        columns: those that count; copies of others are elsewhere.
+        first_env: the number of their first.
+    """
     if isinstance(row, np.ndarray):
         given = array_of(value)
-        if given.shape == row.shape and np.can_cast(given.dtype, row.dtype, "same_kind"):
+        if given.shape == row.shape and (given.dtype == row.dtype or _may_become(given.dtype, row.dtype)):
+            if given.dtype != row.dtype:
+                _check_range(name, given, row.dtype, columns, first_env)
             row[...] = given
             return
     else:
         given = value if hasattr(value, "is_floating_point") else _tensor_of(value)
         fits = given.shape == row.shape and (row.is_floating_point() or not given.is_floating_point())
         if fits and not given.is_complex():
+            if given.dtype != row.dtype and not row.is_floating_point():
+                _check_range(name, array_of(given), array_of(row).dtype, columns, first_env)
             row.copy_(given)
             return
     raise ValueError(
         f"the policy gave {name} of shape {tuple(given.shape)} and {given.dtype}; for these environments it is of shape "
-        f"{tuple(row.shape)} and {row.dtype}" + ("" if name != "action" else f": {_what_actions_are(row)}")
+        f"{tuple(row.shape)} and {row.dtype}" + ("" if name != "action" else f": {_what_actions_are(given, row)}")
     )
 
 
-def _what_actions_are(row: Any) -> str:
+def _may_become(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    both = given.kind + wanted.kind
+    return set(both) <= set("iu") or np.can_cast(given, wanted, "same_kind")
+
+
+def _check_range(name: str, given: np.ndarray, wanted: np.dtype[Any], columns: slice, first_env: int) -> None:
+    """Raises ValueError for an integer that the type has not."""
+    if wanted.kind not in "iu" or given.dtype.kind not in "iu" or np.can_cast(given.dtype, wanted, "safe"):
+        return
+    own, bounds = given[columns], np.iinfo(wanted)
+    wrong = np.argwhere((own < bounds.min) | (own > bounds.max))
+    if len(wrong):
+        at = tuple(wrong[0])
+        raise ValueError(
+            f"the policy gave {name} {own[at]} for environment {first_env + at[0]}, which {wanted}, the type of its action space, "
+            f"cannot hold: give {bounds.min} to {bounds.max}"
+        )
+
+
+def _what_actions_are(given: Any, row: Any) -> str:
     count, *shape = row.shape
-    if "int" in str(row.dtype):
+    if "int" in str(row.dtype) and given.ndim:
         return "return the actions themselves, not scores of them, one for each environment"
     return f"return an action for each of the {count} environments, each of the action space's shape {tuple(shape)}"
+
+
+def _same(leaf: Any) -> Any:
+    return leaf
+
+
+def _copied(state: Any) -> Any:
+    """What nobody else writes to, of the same types; tensors without their gradients."""
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    if hasattr(state, "detach") and hasattr(state, "clone"):
+        return state.detach().clone()
+    if type(state) is dict:
+        return {key: _copied(value) for key, value in state.items()}
+    if isinstance(state, tuple) and hasattr(state, "_make"):
+        return state._make(map(_copied, state))
+    if type(state) in (tuple, list):
+        return type(state)(map(_copied, state))
+    return copy.deepcopy(state)
 
 
 def array_of(value: Any) -> np.ndarray:

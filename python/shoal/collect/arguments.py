@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 from itertools import accumulate
 from typing import Any
@@ -14,15 +15,22 @@ from shoal.serve.client import ServiceModel
 from shoal.serve.local import LocalModel
 from shoal.serve.service import ModelService
 from shoal.vector.faults import FaultPolicy
+from shoal.vector.options import WorkerOptions
 
 __all__ = [
     "check_mode",
+    "check_steps",
+    "check_switch",
+    "check_worker_options",
     "cohort_size",
     "fault_policy",
     "number_of_collectors",
+    "number_of_envs",
     "output_and_device",
+    "random_rows",
     "rows",
     "rows_of_policy",
+    "seed_or_none",
     "shares",
     "time_limit",
 ]
@@ -30,6 +38,8 @@ __all__ = [
 _MODES = ("sync", "multi_sync", "multi_async")
 _OUTPUTS = ("auto", "numpy", "torch", "tensordict")
 _POLICY_BATCH = 8
+_MOST_STEPS = 2**31 - 1
+"""Of a batch, which counts them in 32 bits."""
 
 
 def check_mode(mode: str, *, num_collectors: int | None, preemptive_threshold: float | None, ahead: int) -> None:
@@ -50,6 +60,50 @@ def check_mode(mode: str, *, num_collectors: int | None, preemptive_threshold: f
             )
     if not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1:
         raise ValueError(f"ahead= takes a number of batches, 1 or more, got {ahead!r}")
+
+
+def number_of_envs(env: Any, wanted: Any) -> int:
+    if isinstance(env, list | tuple):
+        if not env:
+            raise ValueError("env= is an empty list: give a factory for each environment")
+        if wanted not in (None, len(env)):
+            raise ValueError(f"env= is a list of {len(env)} factories, and num_envs={wanted!r}: leave num_envs out")
+        return len(env)
+    count = 1 if wanted is None else _whole_number(wanted)
+    if count is None or count < 1:
+        raise ValueError(f"num_envs= takes a number of environments, 1 or more, got {wanted!r}")
+    return count
+
+
+def seed_or_none(seed: Any) -> int | None:
+    if seed is None:
+        return None
+    number = _whole_number(seed)
+    if number is None or not 0 <= number < 2**63:
+        raise ValueError(f"seed= takes a number from 0 to 2**63 - 1, got {seed!r}")
+    return number
+
+
+def random_rows(wanted: Any) -> int:
+    count = _whole_number(wanted)
+    if count is None or count < 0:
+        raise ValueError(f"init_random_frames= takes a number of rows, 0 or more, got {wanted!r}")
+    return count
+
+
+def check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}= takes True or False, got {value!r}")
+
+
+def check_worker_options(options: Any) -> None:
+    if options is not None and not isinstance(options, WorkerOptions):
+        raise TypeError(f"worker= takes shoal.WorkerOptions(…), got {options!r}")
+
+
+def _whole_number(value: Any) -> int | None:
+    """None for what is none."""
+    return None if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
 
 
 def number_of_collectors(wanted: Any, num_envs: int, mode: str) -> int:
@@ -110,7 +164,7 @@ def output_and_device(output: str, device: Any) -> tuple[str, Any]:
             raise ValueError(f"device={device!r} is of tensors, and output='numpy' gives arrays: leave one of them out")
         with needs_torch(f"device={device!r}"):
             import torch
-        device = torch.device(device)
+        device = _checked_device(device, torch)
         output = "torch" if output == "auto" else output
     if output == "tensordict":
         try:
@@ -118,6 +172,32 @@ def output_and_device(output: str, device: Any) -> tuple[str, Any]:
         except ImportError:
             raise ImportError("output='tensordict' needs the package tensordict: pip install tensordict") from None
     return output, device
+
+
+def _checked_device(device: Any, torch: Any) -> Any:
+    """Raises ValueError for one that there is not. CUDA is not begun to be used for that, where its management library
+    counts the devices."""
+    try:
+        checked = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device= takes a device as torch names it, got {device!r}: {_first_line(error)}") from None
+    if checked.type != "cuda":
+        return checked
+    count = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
+    if (checked.index or 0) >= count:
+        have = (
+            "this torch was built without CUDA"
+            if not torch.backends.cuda.is_built()
+            else f"torch finds {count} CUDA devices"
+        )
+        raise ValueError(
+            f'device={device!r} is not here, for {have}: give another one, as device="cpu", or leave it out'
+        )
+    return checked
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def rows(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:
@@ -133,6 +213,14 @@ def rows(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:
         )
         raise ValueError(f"{name}={frames} is no multiple of {of}, of which each has a row a step: try {near}")
     return int(frames)
+
+
+def check_steps(frames: int, num_envs: int) -> None:
+    if frames // num_envs > _MOST_STEPS:
+        raise ValueError(
+            f"frames_per_batch={frames} is {frames // num_envs} steps of {num_envs} environments, and a batch has {_MOST_STEPS} "
+            "at most: give less"
+        )
 
 
 def time_limit(env: Any, wanted: int | None, replaced: int | None) -> int | None:

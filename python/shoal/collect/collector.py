@@ -9,23 +9,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from shoal.collect.actors import check_policy
 from shoal.collect.arguments import (
     check_mode,
+    check_steps,
+    check_switch,
+    check_worker_options,
     cohort_size,
     fault_policy,
     number_of_collectors,
+    number_of_envs,
     output_and_device,
+    random_rows,
     rows,
     rows_of_policy,
+    seed_or_none,
     shares,
     time_limit,
 )
 from shoal.collect.board import CollectorBoard
+from shoal.collect.call_gate import CallGate, in_call
 from shoal.collect.source import InProcess, Raw, Source
 from shoal.collect.station import Setup, check_masked
 from shoal.collect.trajectories import split_trajectories as split
@@ -43,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector"]
 
+_STATE_PARTS = ("seed", "mode", "frames", "batches", "begun", "source")
 _SEEDS = 2**31
 """What every environment's own generator takes."""
 
@@ -90,7 +98,10 @@ class Collector:
         num_collectors: processes; 0 with "sync".
         single_observation_space, single_action_space: of one environment.
 
-    Threads: one at a time.
+    Threads: one at a time; close() and update_weights() may come while another is in a call, and so may stats() in the multi
+        modes. update_weights() of a C++ network may with "sync" not. What comes within a call, from a signal's handler, the policy
+        or an environment, is as what comes from another thread: close() ends the call that is under way, and others raise
+        RuntimeError.
     Fork: in a forked child its calls raise RuntimeError, and close() does nothing.
     """
 
@@ -99,7 +110,7 @@ class Collector:
         env: str | Callable[..., Any] | Sequence[Any],
         policy: Any,
         *,
-        num_envs: int = 1,
+        num_envs: int | None = None,
         frames_per_batch: int,
         total_frames: int | None = None,
         mode: str = "sync",
@@ -139,7 +150,7 @@ class Collector:
                 called as `policy(obs, state, is_first)` and returns a dict with the next "state" as well; batches then have
                 the `state` they begin with, and the `next_state` of the step after them. A `shoal.ModelService` with one model, or one of its models. The processes of the
                 multi modes have copies of it.
-            num_envs: how many environments, over all collectors.
+            num_envs: how many environments, over all collectors; by default 1, or as many as the list has.
             frames_per_batch: rows of a batch, over all its environments: a multiple of num_envs; with "multi_async" of the
                 environments of one collector.
             total_frames: rows after which the iteration ends, a multiple of num_envs; the last batch may be shorter. None:
@@ -179,14 +190,17 @@ class Collector:
             on_fault: with "sync", as `shoal.make_vec` takes it. In the multi modes of collectors: "raise" raises what its
                 environments or policy raised, or `shoal.WorkerDied`; "restart" starts another process in the dead one's
                 place, whose environments begin anew and which does again what was lost. A `shoal.FaultPolicy` says how often.
-            timeout: seconds that a reset or step may take, the policy included in the multi modes, before it is a
-                TimeoutError, or a fault.
+            timeout: seconds that a reset or step may take before it is a TimeoutError. With "sync" that is so with any
+                on_fault, and reset() waits for the step first, as long again: `shoal.FaultPolicy(step_timeout=…)` makes a step
+                that hangs a fault. In the multi modes it includes the policy, and is a fault with on_fault="restart".
             worker: how worker processes, or the processes of the multi modes, are set up.
 
         Raises:
             TypeError, ValueError: for arguments that do not fit, with what would.
         """
-        self.num_envs = len(env) if isinstance(env, list | tuple) else num_envs
+        self._gate = CallGate()
+        self._updates = CallGate()
+        self.num_envs = number_of_envs(env, num_envs)
         self.mode = mode
         check_mode(mode, num_collectors=num_collectors, preemptive_threshold=preemptive_threshold, ahead=ahead)
         self.num_collectors = 0 if mode == "sync" else number_of_collectors(num_collectors, self.num_envs, mode)
@@ -195,14 +209,15 @@ class Collector:
         self.frames_per_batch = rows(
             "frames_per_batch", frames_per_batch, shared, self.num_collectors if shared < self.num_envs else 0
         )
+        check_steps(self.frames_per_batch, shared)
         self.total_frames = None if total_frames is None else rows("total_frames", total_frames, self.num_envs)
-        if seed is not None and not (isinstance(seed, int) and 0 <= seed < 2**63):
-            raise ValueError(f"seed= takes a number from 0 to 2**63 - 1, got {seed!r}")
-        if init_random_frames < 0:
-            raise ValueError(f"init_random_frames= takes a number of rows, got {init_random_frames!r}")
+        seed = seed_or_none(seed)
+        check_switch("next_obs", next_obs)
+        check_switch("split_trajectories", split_trajectories)
+        check_worker_options(worker)
         self.seed = secrets.randbelow(_SEEDS) if seed is None else seed
         self.frames = 0
-        self._random_frames = init_random_frames
+        self._random_frames = random_rows(init_random_frames)
         self._mask = action_mask
         if action_mask is not None and isinstance(policy, str | Path):
             raise ValueError("action_mask= is for policies in Python and served ones: C++ networks know no masks")
@@ -242,7 +257,7 @@ class Collector:
             self.seed,
             None,
             action_mask,
-            all_outputs=init_random_frames > 0,
+            all_outputs=self._random_frames > 0,
         )
         self._source: Source
         if mode == "sync":
@@ -302,13 +317,14 @@ class Collector:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self
 
+    @in_call
     def __next__(self) -> dict[str, Any]:
         """The next batch.
 
         Raises:
             StopIteration: after `total_frames`.
             shoal.WorkerDied, TimeoutError: and whatever environments and policy raise. Only reset() and close() are of use
-                then.
+                then; with "sync" only close() where a worker has died or its environments have raised, and on_fault="raise".
             shoal.TooManyFaults: with on_fault="restart", once there were more than are forgiven.
         """
         ready = self._source.pending  # first of all: it raises in a forked child
@@ -322,16 +338,20 @@ class Collector:
         start = time.perf_counter()
         self._board.begin()
         if not self._begun:
-            self.reset(self.seed)
+            self._reset(self.seed)
         steps = frames // self._envs_per_batch
         missing = max(0, self._random_frames - self.frames)
         raw = self._source.next(steps, min(steps, -(-missing // self._envs_per_batch)))
-        if self._mask is not None:
-            check_masked(raw.arrays, self._mask, int(self.single_action_space.start))
-            raw.arrays["action_mask"] = raw.arrays["obs"][self._mask]
-        raw.arrays["staleness"] = self._source.version - raw.arrays["policy_version"]
+        try:
+            if self._mask is not None:
+                check_masked(raw.arrays, self._mask, int(self.single_action_space.start))
+                raw.arrays["action_mask"] = raw.arrays["obs"][self._mask]
+            raw.arrays["staleness"] = self._source.version - raw.arrays["policy_version"]
+            batch: dict[str, Any] = self._finished(raw)
+        except BaseException:
+            self._source.give_back(raw.rows)
+            raise
         self.frames += raw.rows
-        batch: dict[str, Any] = self._finished(raw)
         self._batches += 1
         self._seconds += time.perf_counter() - start
         self._board.set_processes(self._source.pids)
@@ -345,16 +365,26 @@ class Collector:
         )
         return batch
 
+    @in_call
     def reset(self, seed: int | None = None) -> None:
         """Resets all environments, environment i with `seed + i` (None: its generator goes on). What was counted stays.
 
-        The first batch does so by itself. After a failure of environments or policy it makes the collector usable again;
-        in the multi modes it starts new processes in the places of those that have ended.
+        The first batch does so by itself. After Ctrl-C, a timeout, or a failure of environments or policy it makes the collector
+        usable again. In the multi modes it starts new processes in the places of those that have ended. With "sync" it waits for
+        the step that was left under way, for up to `timeout`; after the death of a worker, or what its environment has raised,
+        it does not help unless `on_fault` is "restart" or "drop": make a new collector then.
+
+        Raises:
+            TimeoutError: where that step takes longer; reset() may be called again.
         """
+        self._reset(seed_or_none(seed))
+
+    def _reset(self, seed: int | None) -> None:
         self._source.reset(seed)
         self._board.set_processes(self._source.pids)
         self._begun = True
 
+    @in_call
     def pause(self) -> None:
         """No environment is stepped until resume(). With "multi_async" it waits for the batches that are under way, which
         are handed out as all others are; the other modes step only while a batch is asked for."""
@@ -362,6 +392,7 @@ class Collector:
         self._paused = True
         self._board.set(paused=1)
 
+    @in_call
     def resume(self) -> None:
         """Goes on after pause(); the collectors of "multi_async" begin at once."""
         self._source.resume()
@@ -407,7 +438,15 @@ class Collector:
             ValueError: for weights that do not fit a C++ network, a served model, or the policy of collectors in other
                 processes, which keep the old ones.
         """
-        return self._source.update_weights(weights)
+        if self._gate.is_closed:
+            raise RuntimeError("this collector is closed: make a new one to go on")
+
+        def update() -> int:
+            return self._source.update_weights(weights)
+
+        if self._gate.under_way == "load_state_dict" or not self._source.takes_weights_any_time:
+            return self._gate.run("update_weights", update, self._end)
+        return self._updates.run("update_weights", update, lambda: None)
 
     # Where it stands
 
@@ -439,6 +478,7 @@ class Collector:
             **self._source.telemetry(),
         }
 
+    @in_call
     def state_dict(self) -> dict[str, Any]:
         """All that the next batch depends on: environments, counts, generators, states of recurrent policies, and a C++ network's
         weights; those of other policies are the caller's, or what update_weights() has given the collectors of the multi modes. It can be pickled,
@@ -462,14 +502,18 @@ class Collector:
             "source": self._source.state(),
         }
 
+    @in_call
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where another collector stood, with the same batches, until this one's `total_frames`.
 
         Raises:
+            TypeError, ValueError: for what state_dict() has not given.
             ValueError: for the state of other environments, or of another mode or number of collectors, for one whose copies of
                 environments are elsewhere or gone (see state_dict()), and where more rows are ready than `total_frames` leaves
-                room for. Once collectors in other processes have begun to load it, only reset() and close() are of use.
+                room for. With "sync" what is of other environments changes nothing. Once environments have begun to load it, or
+                collectors in other processes, only reset() and close() are of use.
         """
+        self._check_state(state)
         if state["mode"] != self.mode:
             raise ValueError(
                 f"load a collector's state: it is of mode={state['mode']!r}, this one has mode={self.mode!r}"
@@ -480,13 +524,38 @@ class Collector:
         self._batches = state["batches"]
         self._begun = state["begun"]
 
+    def _check_state(self, state: Any) -> None:
+        if not isinstance(state, Mapping):
+            raise TypeError(f"load_state_dict() takes what state_dict() gave, got {state!r}")
+        lacks = [name for name in _STATE_PARTS if name not in state]
+        if not lacks and state["mode"] == self.mode:
+            source = state["source"]
+            parts = self._source.state_parts
+            lacks = [name for name in parts if not isinstance(source, Mapping) or name not in source]
+        if lacks:
+            raise ValueError(
+                f"load_state_dict() takes what state_dict() gave; this has no {', '.join(map(repr, lacks))}"
+            )
+
     def close(self) -> None:
-        """Ends the environments and the processes. May be called again. Batches that were handed out stay."""
+        """Ends the environments and the processes. May be called again. Batches that were handed out stay.
+
+        Within a call, or while another thread is in one, it ends that call, which raises RuntimeError: as soon as what it waits
+        for allows, and with environments and a C++ network of this process at the end of the batch. In a signal's handler, or
+        in the policy, close() returns before.
+        """
+        self._gate.close(self._end, self._end_soon)
+
+    def _end(self) -> None:
         self._board.end()  # in a forked child nothing, as the source's
         self._source.close()
 
+    def _end_soon(self) -> None:
+        self._source.end_soon()
+
     def _leave_to_parent(self) -> None:
-        """In a forked child, before the source is replaced."""
+        """In a forked child, before the source is replaced. Calls under way are the parent's."""
+        self._gate, self._updates = CallGate(), CallGate()
         self._source.leave_to_parent()
 
     def __enter__(self) -> Collector:
@@ -494,6 +563,12 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle or copy {type(self).__name__!r} object: it holds running environments. Make another one with the "
+            "same arguments where it is needed; state_dict() and load_state_dict() hand over where this one is"
+        )
 
     @never_raises
     def __repr__(self) -> str:

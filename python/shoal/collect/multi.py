@@ -23,13 +23,16 @@ __all__ = ["Multi", "MultiAsync", "MultiSync"]
 
 
 class Multi(Source):
-    """What both modes have in common.
+    """What both modes have in common. Weights may be updated while another thread, or what a signal's handler has interrupted,
+    is in a call.
 
     Args:
         setups: of the collectors.
         policy: as the caller has it.
         more: of Processes.
     """
+
+    state_parts: tuple[str, ...] = ("version", "collectors", "weights", "before", "lost", "pending")
 
     def __init__(self, setups: Sequence[Setup], policy: Any, **more: Any) -> None:
         self._setups = setups
@@ -206,19 +209,21 @@ class Multi(Source):
     def close(self) -> None:
         self.processes.close()
 
+    def end_soon(self) -> None:
+        self.processes.is_ending = True
+
 
 @dataclass
 class _Round:
     """A batch that all collectors fill.
 
     Attributes:
-        numbers: of the orders, by collector; reports: of those that are done, likewise.
+        reports: of the orders that are done, by collector.
     """
 
     experience: Any
     steps: int
     random: int
-    numbers: dict[int, int] = field(default_factory=dict)
     reports: dict[int, worker.Report] = field(default_factory=dict)
 
 
@@ -266,18 +271,19 @@ class MultiSync(Multi):
 
     def _finish(self, round: _Round) -> None:
         total, everyone = self._setups[0].total, range(len(self._setups))
+        ordered = self.processes.orders_of(
+            round.experience
+        )  # what interrupts this may come between an order and its number
         for place in everyone:
-            if place not in round.numbers:
-                first = self._setups[place].first
-                number = self.order(place, round.experience, total, first, round.steps, round.random)
-                round.numbers[place] = number
+            if place not in ordered and place not in round.reports:
+                self.order(place, round.experience, total, self._setups[place].first, round.steps, round.random)
         enough = len(everyone) if self._threshold is None else max(1, int(len(everyone) * self._threshold))
         while len(round.reports) < len(everyone):
             report, _ = self.processes.next_report()
             self.take(report)
             round.reports[report.place] = report
             if len(round.reports) == enough < len(everyone):
-                self.processes.stop(list(round.numbers.values()))
+                self.processes.stop(list(self.processes.orders_of(round.experience).values()))
         states = tree_map(self._joined, *(round.reports[place].answer for place in everyone))
         self._done = Raw(self.arrays(round.experience, total), states)
         self._round = None
@@ -297,6 +303,8 @@ class MultiAsync(Multi):
     A collector has `ahead` orders at most: what it has collected, is collecting, and is to collect, and nobody has taken. So
     it never waits for a caller that keeps up, and never gets further ahead of one that does not.
     """
+
+    state_parts = (*Multi.state_parts, "random", "pending_of")
 
     def __init__(
         self, setups: Sequence[Setup], policy: Any, frames: int, total: int | None, random: int, ahead: int, **more: Any
@@ -326,7 +334,16 @@ class MultiAsync(Multi):
         # What was ordered and is not there is forgotten; what is there stays.
         if self._left is not None:
             self._left += self.processes.due_rows
+        self._random += sum(
+            due.order.random * self._setups[due.place].count
+            for due in self.processes.all_due
+            if isinstance(due.order, worker.Collect)
+        )
         super().reset(seed)
+
+    def give_back(self, rows: int) -> None:
+        if self._left is not None:
+            self._left += rows
 
     def pause(self) -> None:
         before, self._paused = self._paused, True

@@ -61,8 +61,9 @@ class Processes:
         lost: rows that were made and lost with their process.
         restarts: of processes.
         episodes: by collector, the least number that the next episodes of its environments may have.
+        is_ending: what waits for a collector ends with a RuntimeError.
 
-    Threads: one at a time.
+    Threads: one at a time; share(), and what sets is_ending, come from any.
     """
 
     def __init__(
@@ -91,6 +92,8 @@ class Processes:
         self._again_at: dict[int, float] = {}  # places whose next process is to be started then
         self._begun = False
         self._weights: Any = None  # the order that tells of the store
+        self._told: list[Any] = [None] * len(setups)  # by collector: the last of these that it was sent
+        self.is_ending = False
         self.lost = 0
         self._known = [0] * len(setups)  # rows that were reported or are lost
         self.restarts = [0] * len(setups)
@@ -131,12 +134,21 @@ class Processes:
 
     def due(self, place: int) -> int:
         """Orders that this collector has."""
-        return sum(due.place == place for due in [*self._due.values(), *(due for _, due in self._arrived)])
+        return sum(due.place == place for due in self.all_due)
+
+    @property
+    def all_due(self) -> list[Due]:
+        """What is ordered and nobody has got the report of."""
+        return [*self._due.values(), *(due for _, due in self._arrived.copy())]
+
+    def orders_of(self, keeps: Any) -> dict[int, int]:
+        """The numbers of the orders that keep this, by collector."""
+        return {due.place: due.order.number for due in self.all_due if due.keeps is keeps}
 
     @property
     def due_rows(self) -> int:
-        """That are ordered and not reported."""
-        return sum(due.rows for due in [*self._due.values(), *(due for _, due in self._arrived)])
+        """That are ordered, likewise."""
+        return sum(due.rows for due in self.all_due)
 
     # Orders and reports
 
@@ -163,6 +175,7 @@ class Processes:
         """
         self._require_whole()
         while True:
+            self._check_end()
             if not self._arrived:
                 self._reports.poll(self._slice())
             self._take_in()
@@ -243,12 +256,10 @@ class Processes:
     # Weights
 
     def share(self, store: _core.collect.WeightStore, base: int) -> None:
-        """From here on the collectors take their weights from this store, whose first version is `base` + 1."""
+        """From their next orders on the collectors take their weights from this store, whose first version is `base` + 1."""
         blocks: list[Any] = []
-        self._weights = worker.Weights(0, leave_fd(store.fd, blocks), base), blocks
-        for place, process in enumerate(self._workers):
-            if process is not None and place not in self._again_at:
-                self._tell(place, self._weights[0])
+        order = worker.Weights(0, leave_fd(store.fd, blocks), base)
+        self._weights = order, blocks
 
     def share_no_more(self) -> None:
         """Collectors whose state is loaded from now on have the weights of that state, until others are shared."""
@@ -322,6 +333,10 @@ class Processes:
         if self._broken == _CLOSED:
             raise RuntimeError("this collector is closed")
 
+    def _check_end(self) -> None:
+        if self.is_ending:
+            raise RuntimeError("this collector is being closed")
+
     def _require_whole(self) -> None:
         self._require_open()
         if self._broken is not None:
@@ -336,6 +351,13 @@ class Processes:
         wait here, with their numbers, until it reports, or until _look_after() looks."""
         self._waiting[place].append((message.number, pickle.dumps(message)))
         self._send_on(place)
+
+    def _tell_of_weights(self, place: int) -> None:
+        """Where the newest are, if it does not know."""
+        weights = self._weights
+        if weights is not None and self._told[place] is not weights:
+            self._tell(place, weights[0])
+            self._told[place] = weights
 
     def _send_on(self, place: int) -> None:
         """What is told to one that has just ended is lost with it: _look_after() sees to the end."""
@@ -367,6 +389,7 @@ class Processes:
         if copies := dropped[:]:
             self._tell(due.place, worker.Forget(0, copies))
             del dropped[: len(copies)]
+        self._tell_of_weights(due.place)
         self._tell(due.place, due.order)
 
     def _start(self, places: Sequence[int]) -> worker.Hello:
@@ -394,9 +417,9 @@ class Processes:
                 self._workers[place] = process
             deadline = time.monotonic() + self._start_timeout
             hellos = [self._hello(place, deadline) for place in places]
-            if self._weights is not None:
-                for place in places:
-                    self._tell(place, self._weights[0])
+            for place in places:
+                self._told[place] = None
+                self._tell_of_weights(place)
         except BaseException:
             begun = [process for place in places if (process := self._workers[place]) is not None]
             for process in begun:
@@ -408,13 +431,17 @@ class Processes:
 
     def _hello(self, place: int, deadline: float) -> worker.Hello:
         process = self._workers[place]
-        try:
-            message = process.recv(max(0.0, deadline - time.monotonic()))
-        except TimeoutError:
-            raise StartFailed(
-                f"collector {place} has not built its environments and policy after {self._start_timeout} s "
-                "(WorkerOptions(start_timeout=…))"
-            ) from None
+        while True:
+            self._check_end()
+            try:
+                message = process.recv(min(_SLICE, max(0.0, deadline - time.monotonic())))
+                break
+            except TimeoutError:
+                if time.monotonic() >= deadline:
+                    raise StartFailed(
+                        f"collector {place} has not built its environments and policy after {self._start_timeout} s "
+                        "(WorkerOptions(start_timeout=…))"
+                    ) from None
         if message is None:
             process.join(_GRACE)
             process.raise_died()
@@ -504,7 +531,11 @@ class Processes:
             process.raise_died()
         except WorkerDied as error:
             setup = self._setups[place]
-            error.env_indices = range(setup.first, setup.first + setup.count)
+            last = setup.first + setup.count - 1
+            error.env_indices = range(setup.first, last + 1)
+            had = f"environment {last}" if last == setup.first else f"environments {setup.first} to {last}"
+            pid = f"(pid {process.pid}"
+            error.args = (str(error).replace(pid, f"{pid}, {had}", 1),)
             return error
         except Exception as error:
             return error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal import _core
-from shoal.collect.actors import OUTPUTS
+from shoal.collect.actors import OUTPUTS, NetworkActor
 from shoal.collect.station import Counts, Rows, Setup, Station
 
 __all__ = ["InProcess", "Raw", "Source"]
@@ -36,12 +37,14 @@ class Source(ABC):
         single_observation_space, single_action_space: of one environment.
         wants_tensors: whether batches are torch tensors by default.
         version: of the newest weights.
+        state_parts: what state() has, at least.
     """
 
     single_observation_space: Any
     single_action_space: Any
     wants_tensors: bool
     version: int = 0
+    state_parts: tuple[str, ...] = ()
 
     @abstractmethod
     def next(self, steps: int, random: int) -> Raw:
@@ -97,6 +100,18 @@ class Source(ABC):
     def close(self) -> None:
         """Ends what collects. More than once is fine."""
 
+    @abstractmethod
+    def end_soon(self) -> None:
+        """Within a call, or in another thread meanwhile: that call ends, with a RuntimeError where it can."""
+
+    @property
+    def takes_weights_any_time(self) -> bool:
+        """Whether update_weights() may come while a call is under way."""
+        return True
+
+    def give_back(self, rows: int) -> None:  # noqa: B027  # most are asked for each batch
+        """So many rows, which next() has returned, are not handed out: others take their places in total_frames."""
+
     def leave_to_parent(self) -> None:  # noqa: B027  # what is in other processes lets a forked child's copies end
         """In a forked child: the end of this copy ends nothing of the parent's."""
 
@@ -106,11 +121,27 @@ def given_outputs(arrays: dict[str, Any], outputs: frozenset[str]) -> dict[str, 
     return {name: value for name, value in arrays.items() if name not in OUTPUTS or name in outputs}
 
 
+@contextlib.contextmanager
+def _saying_what_waits() -> Iterator[None]:
+    """What the engine says of a late step is for those who wait themselves."""
+    try:
+        yield
+    except TimeoutError as error:
+        text = str(error)
+        told = text.replace("wait for it again, or close()", "reset() waits for it, and begins anew; or close()")
+        if told == text:
+            raise
+        raise TimeoutError(told) from None
+
+
 class InProcess(Source):
     """One station, in this process: mode="sync"."""
 
+    state_parts = ("version", "groups")
+
     def __init__(self, setup: Setup) -> None:
         self._station = Station(setup)
+        self._broken: str | None = None  # why only a reset() helps
         station = self._station
         self.single_observation_space = station.single_observation_space
         self.single_action_space = station.single_action_space
@@ -128,13 +159,21 @@ class InProcess(Source):
         return self._station.version
 
     def next(self, steps: int, random: int) -> Raw:
+        self._require_whole()
         experience = self._layout.allocate(steps)
         arrays = self._layout.arrays(experience)
-        self._station.collect(arrays, Rows(experience, 0, 0, steps, random))
+        with _saying_what_waits():
+            self._station.collect(arrays, Rows(experience, 0, 0, steps, random))
         return Raw(given_outputs(arrays, self._station.outputs), self._station.states())
 
     def reset(self, seed: int | None) -> None:
-        self._station.reset(seed)
+        with _saying_what_waits():
+            self._station.reset(seed)
+        self._broken = None
+
+    def _require_whole(self) -> None:
+        if self._broken is not None:
+            raise RuntimeError(f"a state could not be loaded ({self._broken}): call reset() first")
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> int:
         return self._station.update_weights(weights)
@@ -147,13 +186,27 @@ class InProcess(Source):
         return {"envs": stats[0] if len(stats) == 1 else stats, "collectors": []}
 
     def state(self) -> dict[str, Any]:
+        self._require_whole()
         return self._station.state()
 
     def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
-        self._station.load_state(state, seed)
+        self._station.check_state(state)
+        try:
+            self._station.load_state(state, seed)
+        except BaseException as error:
+            self._broken = (str(error).splitlines() or [type(error).__name__])[0]
+            raise
+        self._broken = None
+
+    @property
+    def takes_weights_any_time(self) -> bool:
+        return not isinstance(self._station.actor, NetworkActor)  # it would be written to while it computes
 
     def close(self) -> None:
         self._station.close()
+
+    def end_soon(self) -> None:
+        self._station.end_soon()
 
     def leave_to_parent(self) -> None:
         self._station.leave_to_parent()

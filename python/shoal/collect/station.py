@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal import _core
-from shoal.collect.actors import OUTPUTS, Actor, NetworkActor, RandomActor, actor_of
+from shoal.collect.actors import OUTPUTS, Actor, NetworkActor, RandomActor, Staged, actor_of
 from shoal.serve.structure import tree_map
 from shoal.vector.build import build_vec
 from shoal.vector.plan import Asked
@@ -162,11 +162,17 @@ class Station:
         """Fills rows; `arrays` are those of the experience. Returns how many rows of environments are missing because it was
         stopped: they are there, and not valid."""
         if self.setup.cohorts > 1:
+            for group in self._groups:
+                group.is_left = True
             self._collect_in_turn(arrays, rows)
+            for group in self._groups:
+                group.is_left = False
             return 0
         missing = 0
         for group in self._groups:
+            group.is_left = True
             done = group.collect(arrays, rows, self.version, self._board, self._place)
+            group.is_left = False
             missing += (rows.steps - done) * group.count
             self.version = max(self.version, group.actor.version)  # of a service: its own
         return missing
@@ -234,19 +240,31 @@ class Station:
         """All that the next rows depend on, but the weights of policies in Python, and the counts of the collector."""
         return {"version": self.version, "groups": [group.state() for group in self._groups]}
 
-    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError for the state of other environments, or of another network. Nothing has then changed."""
         groups = state["groups"]
         if len(groups) != len(self._groups):
             raise ValueError(
-                f"load a collector's state: it is of {len(groups)} groups of environments, and here are {len(self._groups)}"
+                f"load a collector's state: it is of {len(groups)} groups of environments, and here are {len(self._groups)}: give "
+                "policy_batch= or cohorts= as there"
             )
         for group, of_group in zip(self._groups, groups, strict=True):
+            group.check_state(of_group)
+
+    def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        """After check_state()."""
+        for group, of_group in zip(self._groups, state["groups"], strict=True):
             group.load_state(of_group, seed)
         self.version = state["version"]
 
     def close(self) -> None:
         for group in self._groups:
             group.envs.close()
+
+    def end_soon(self) -> None:
+        """From within collect() or reset(), or from another thread: they end, with a RuntimeError where they can."""
+        for group in self._groups:
+            group.end_soon()
 
     def leave_to_parent(self) -> None:
         for group in self._groups:
@@ -265,6 +283,8 @@ class _Group:
         self.is_whole = asked_for == self.count
         own_seed = _derived(setup.seed, number)
         self._begun = False
+        self.is_left = False  # an exception may have left a step or reset under way
+        self._timeout = setup.timeout
         env = setup.env[lo:hi] if isinstance(setup.env, list | tuple) else setup.env
         given = {"env": env, "num_envs": self.count, "autoreset_mode": "same_step", "copy": False, **setup.make}
         self.envs = build_vec(
@@ -278,7 +298,7 @@ class _Group:
             self.actor: Actor
             if network is None:
                 # A new network begins as the seed of all says, whichever group it is for.
-                self.actor = actor_of(setup.policy, engine, asked_for, own_seed, network_seed=setup.seed)
+                self.actor = actor_of(setup.policy, engine, asked_for, own_seed, network_seed=setup.seed, first_env=lo)
             else:
                 self.actor = network.beside(own_seed)
             self._stage: Any = None
@@ -288,14 +308,15 @@ class _Group:
                 self._stage_arrays = layout.arrays(self._stage)
             check_mask(setup.action_mask, *both)
             self._random = RandomActor(both[1], asked_for, own_seed, setup.action_mask)
-            self._random_rows = slice(self._stage_column, self._stage_column + self.count)
+            self._columns = slice(self._stage_column, self._stage_column + self.count)
         except BaseException:
             self.envs.close()
             raise
 
     def drawing(self, arrays: Mapping[str, Any], rows: Rows) -> Any:
         """The context in which samples of the action space are drawn for rows."""
-        return self._random.acting(self._own(arrays, rows), self._random_rows)
+        own = self._own(arrays, rows)
+        return self._random.acting(own, Staged(own, rows.first, self._columns))
 
     def acting(self, arrays: Mapping[str, Any], rows: Rows) -> Any:
         """The context in which the policy chooses for rows; of a group that is the station's as a whole."""
@@ -309,9 +330,26 @@ class _Group:
         }
 
     def reset(self, seed: int | None) -> None:
+        if self.is_left:
+            self._finish_what_was_left()
+        self.is_left = True
         self.engine.reset([None if seed is None else seed + i for i in range(self.lo, self.lo + self.count)])
+        self.is_left = False
         self.actor.restart()
         self._begun = True
+
+    def _finish_what_was_left(self) -> None:
+        """Waits for a step or reset that an exception has left under way, as Ctrl-C's or that of a timeout; what comes of it is
+        dropped. Raises TimeoutError where that takes too long again."""
+        io = _core.BatchIo(
+            self.envs._engine, self.envs.single_observation_space, self.envs.single_action_space, copy=False
+        )
+        try:
+            io.step_wait(0.0)
+        except TimeoutError:
+            io.step_wait(self._timeout)
+        except Exception:  # nothing is; or the environments have failed, as the reset tells
+            pass
 
     def collect(self, arrays: Mapping[str, Any], rows: Rows, version: int, board: Any, place: int) -> int:
         column = rows.column + self.column
@@ -320,16 +358,21 @@ class _Group:
         experience, random = rows.experience, rows.random
         done = 0
         if random:
-            with self._random.acting(own, self._random_rows) as actor:
+            with self._random.acting(own, Staged(own, rows.first, self._columns)) as actor:
                 done = self.engine.collect(actor, experience, rows.first, random, version, **more)
         rest = rows.steps - random
         if done < random:
             self.engine.leave_out(experience, rows.first + random, rest, version, column)
             return done
         if rest:
-            staged = {} if self._stage is None else {"stage": self._stage, "stage_column": self._stage_column}
-            with self.actor.acting(own if self._stage is None else self._stage_arrays) as actor:
-                done += self.engine.collect(actor, experience, rows.first + random, rest, version, **more, **staged)
+            begin = rows.first + random
+            if self._stage is None:
+                with self.actor.acting(own) as actor:
+                    done += self.engine.collect(actor, experience, begin, rest, version, **more)
+            else:
+                more |= {"stage": self._stage, "stage_column": self._stage_column}
+                with self.actor.acting(self._stage_arrays, Staged(own, begin, self._columns)) as actor:
+                    done += self.engine.collect(actor, experience, begin, rest, version, **more)
         return done
 
     def own_states(self) -> Any:
@@ -343,7 +386,7 @@ class _Group:
 
         def part(leaf: Any) -> Any:
             check_rows(leaf, asked_for)
-            return leaf[self._stage_column : self._stage_column + self.count] if self._stage is not None else leaf
+            return leaf[self._columns] if self._stage is not None else leaf
 
         return tree_map(part, states)
 
@@ -355,6 +398,11 @@ class _Group:
         numbers = np.maximum(state["episode"], episodes).tolist()
         if numbers != state["episode"]:
             self.engine.load_state({**state, "episode": numbers})
+
+    def end_soon(self) -> None:
+        self.actor.is_ending = self._random.is_ending = True
+        if self.envs._group is None:  # those of this process are closed when they are at rest
+            self.envs.close()  # what waits for workers sees it
 
     def counts(self) -> Counts:
         engine = self.engine
@@ -375,7 +423,22 @@ class _Group:
             "envs": self.envs._taken(list(range(self.count))) if self._begun else None,
         }
 
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raises ValueError for the state of other environments, or of another network. Nothing has then changed."""
+        if state["engine"] is not None:
+            self._new_engine().load_state(state["engine"])  # which is of nobody
+        before = self.actor.state()
+        if state["actor"].keys() != before.keys():
+            raise ValueError(
+                "load a collector's state: it is of a policy of another kind; give this collector one as that"
+            )
+        try:
+            self.actor.load_state(state["actor"])
+        finally:
+            self.actor.load_state(before)
+
     def load_state(self, state: Mapping[str, Any], seed: int) -> None:
+        """After check_state()."""
         if state["engine"] is None:
             self.engine = self._new_engine()  # of one that has not begun: its first reset is the first of all
             self._begun = False

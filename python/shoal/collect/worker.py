@@ -252,6 +252,7 @@ class _Process:
 
     def _loadstate(self, order: LoadState) -> None:
         try:
+            self._station.check_state(order.state)
             self._station.load_state(order.state, order.seed)
         except Exception as error:
             self._report(order.number, failure=pack_exception(error))

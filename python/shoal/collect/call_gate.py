@@ -1,0 +1,139 @@
+"""One call of a collector at a time; close() may come in the midst of it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+__all__ = ["CallGate", "in_call"]
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+_TURN = 0.05
+"""Seconds between two looks at whether another thread's call has ended."""
+
+
+class _Call(NamedTuple):
+    """By identity."""
+
+    name: str
+    thread: int
+    own: object
+
+
+class CallGate:
+    """What calls of one collector pass.
+
+    Threads: any. A signal's handler, a policy and an environment call within a call of their own thread: they are refused.
+    """
+
+    def __init__(self) -> None:
+        # At most one, under "call": of setdefault() another thread sees all or nothing.
+        self._inside: dict[str, _Call] = {}
+        self._left = threading.Event()
+        self._is_closing = False
+        self.is_closed = False
+
+    @property
+    def under_way(self) -> str:
+        """The name of the call that is inside; empty without one."""
+        call = self._inside.get("call")
+        return "" if call is None else call.name
+
+    def run(self, name: str, call: Callable[[], Result], close: Callable[[], None]) -> Result:
+        """What `call` returns.
+
+        Args:
+            close: is called after it where close() came meanwhile.
+
+        Raises:
+            RuntimeError: within another call, after close(), and where close() came meanwhile.
+        """
+        own = _Call(name, threading.get_ident(), object())
+        try:
+            self._enter(own)
+            try:
+                result = call()
+            except Exception as error:
+                if self._is_closing:
+                    raise self._closed_meanwhile(name) from error
+                raise
+            if self._is_closing:
+                raise self._closed_meanwhile(name)
+            return result
+        finally:
+            self._leave(own, close)
+
+    def close(self, close: Callable[[], None], ask_to_end: Callable[[], None]) -> None:
+        """Calls `close` once, alone: at once, or at the end of the call that is under way, which ends early. Where that is of
+        another thread, its end is waited for.
+
+        Args:
+            ask_to_end: is called while a call is under way: it shall end soon.
+        """
+        own = _Call("close", threading.get_ident(), object())
+        asked = False
+        while True:
+            self._left.clear()
+            held = self._inside.setdefault("call", own)
+            if held is own:
+                break
+            if not asked:
+                asked = self._is_closing = True
+                ask_to_end()
+            if held.thread == own.thread:
+                return
+            self._left.wait(_TURN)
+        try:
+            self._close(close)
+        finally:
+            self._inside.pop("call", None)
+
+    def _enter(self, own: _Call) -> None:
+        held = self._inside.setdefault("call", own)
+        if held is own:
+            if self.is_closed:
+                raise RuntimeError("this collector is closed: make a new one to go on")
+            return
+        if held.thread == own.thread:
+            raise RuntimeError(
+                f"a call of this collector is under way: {held.name}(). This {own.name}() comes from within it, as from a "
+                "signal's handler, the policy or an environment: call it when that has returned"
+            )
+        raise RuntimeError(
+            f"a call of this collector is under way: {held.name}(), in another thread. One thread at a time may use it: call "
+            f"{own.name}() when that has returned"
+        )
+
+    def _leave(self, own: _Call, close: Callable[[], None]) -> None:
+        if self._inside.get("call") is not own:
+            return
+        try:
+            if self._is_closing:
+                self._close(close)
+        finally:
+            del self._inside["call"]
+            self._left.set()
+
+    def _close(self, close: Callable[[], None]) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            close()
+
+    @staticmethod
+    def _closed_meanwhile(name: str) -> RuntimeError:
+        return RuntimeError(f"this collector was closed while {name}() was under way: make a new one to go on")
+
+
+def in_call(method: Callable[Concatenate[Any, P], Result]) -> Callable[Concatenate[Any, P], Result]:
+    """The same method, as a call of what has a `_gate`, and `_end()` to close it."""
+    name = method.__name__.strip("_")
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return self._gate.run(name, functools.partial(method, self, *args, **kwargs), self._end)  # type: ignore[no-any-return]
+
+    return call
