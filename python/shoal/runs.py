@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from shoal import _learn
 
-__all__ = ["MODULE_FORMAT", "checkpoint_dir", "is_of_module", "preset", "preset_names", "run_of"]
+__all__ = ["MODULE_FORMAT", "checkpoint_dir", "is_of_module", "kept_by_a_run", "preset", "preset_names", "run_of"]
 
 MODULE_FORMAT = "shoal.module_checkpoint"
 """What the checkpoint of a torch module calls itself in its state.json."""
+_KEPT = ("config.json", "result.json", "progress.jsonl", "lock", "checkpoints", "curve.png", "events.out.tfevents.*")
+"""Names in a run's folder, as patterns."""
 
 
 def preset_names(algorithm: str = "ppo") -> list[str]:
@@ -30,7 +33,7 @@ def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
 
     Raises:
         ValueError: `run_dir` is another checkpoint than `which` says.
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is none, or it has lost its state.json.
     """
     run_dir = Path(run_dir)
     if which not in (None, "best", "last"):
@@ -49,14 +52,46 @@ def checkpoint_dir(run_dir: str | Path, which: str | None = None) -> Path:
     directory = run_dir / "checkpoints" / which
     older = directory.with_name(f"{which}.old")  # while it is replaced
     if not directory.exists() and not older.exists():
+        if (run_dir / "policy.safetensors").exists():
+            raise FileNotFoundError(f"the checkpoint {run_dir} is damaged: it has no state.json")
         raise FileNotFoundError(f"{run_dir} holds no policy: there is no {directory}")
-    return directory if directory.exists() else older
+    found = directory if directory.exists() else older
+    if not (found / "state.json").exists():
+        raise FileNotFoundError(f"the checkpoint {found} is damaged: it has no state.json")
+    return found
 
 
 def run_of(directory: str | Path) -> Path:
     """The directory of the run that `directory` is, or is a checkpoint of."""
     directory = Path(directory)
     return directory.resolve().parent.parent if (directory / "state.json").exists() else directory
+
+
+def kept_by_a_run(file: Path) -> str | None:
+    """Why nothing else may be written to `file`, or to what it links to, in words that follow its name; None: it may.
+
+    What a run or a checkpoint has, or may come to have, is its own.
+    """
+    if (file.resolve().parent / "state.json").exists():
+        return "is in the folder of a checkpoint, which has no other files: name one elsewhere"
+    if _is_of_a_run(file.parent.resolve() / file.name) or _is_of_a_run(file.resolve()):
+        return "is what a run keeps there of its own: name the file otherwise"
+    return None
+
+
+def _is_of_a_run(path: Path) -> bool:
+    folder = path.parent
+    if folder.name == "checkpoints" and _is_run(folder.parent):
+        return True
+    return any(fnmatchcase(path.name, pattern) for pattern in _KEPT) and _is_run(folder)
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("format") == "shoal.run"
 
 
 def is_of_module(checkpoint: Path) -> bool:

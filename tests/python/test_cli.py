@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import inspect
 import json
@@ -173,6 +174,75 @@ def test_a_reader_that_leaves_is_no_error():
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("words", ["doctor", "stat --watch 0.01 --workers", "train --help"])
+def test_a_reader_that_leaves_is_told_by_the_status_of_a_broken_pipe(words, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "shoal.cli", *words.split()],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            timeout=60,
+        )
+    finally:
+        os.close(writing)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_a_broken_pipe_that_is_not_of_our_output_is_a_failure(shoal, monkeypatch):
+    def broken():
+        raise BrokenPipeError(errno.EPIPE, "a simulator has hung up")
+
+    monkeypatch.setattr("shoal.doctor.examine", broken)
+    assert_one_line(shoal("doctor"), 1, "a simulator has hung up")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("--help", 0, ""),
+        ("train no_such_module:X-v0", 1, "the working directory has been removed"),
+        ("eval runs/x", 2, "there is no folder 'runs/x'"),
+    ],
+)
+def test_a_working_directory_that_was_removed_is_no_stack_trace(words, status, said, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"rmdir {shlex.quote(str(gone))}; exec {shlex.quote(sys.executable)} -m shoal.cli {words}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=gone, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == status, result.stderr
+    assert said in result.stderr and "Traceback" not in result.stderr and result.stderr.count("\n") == bool(said)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["eval", ""],
+        ["plot", ""],
+        ["export", "", "--to", "onnx"],
+        ["train", "CartPole-v1", "--run-dir", ""],
+        ["trace", ""],
+        ["trace", "--output", ""],
+        ["stat", ""],
+        ["stat", "--runs="],
+        ["envs", "--plugin", ""],
+        ["bench", "learning", "--runs", ""],
+    ],
+)
+def test_an_empty_path_is_refused(shoal, words):
+    assert_one_line(shoal(*words), 2, "an empty path")
+
+
+def test_a_file_is_no_folder_of_runs(shoal, tmp_path):
+    (tmp_path / "file").touch()
+    assert_one_line(shoal("bench", "learning", "--runs", "file"), 2, "'--runs': 'file' is a file")
+
+
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_error(closed, tmp_path):
     words = "train shoal/CartPole-v1 --total-steps 512 --run-dir run --set final_episodes=2"
@@ -204,6 +274,25 @@ def test_envs_searches_a_word_in_any_case(shoal):
 
 def test_envs_names_the_nearest_when_nothing_matches(shoal):
     assert_one_line(shoal("envs", "CartPloe-v1"), 1, "did you mean", "CartPole-v1?")
+
+
+def test_envs_lists_a_native_id_once_where_gymnasium_knows_it_too(shoal):
+    importlib.import_module("shoal.envs")
+    assert shoal("envs")[1].count("  shoal/CartPole-v1\n") == 1
+
+
+@pytest.mark.parametrize("words", ["envs", "train CartPole-v1"])
+def test_a_bad_path_in_shoal_plugins_is_one_clear_line(words, tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-m", "shoal.cli", *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "SHOAL_PLUGINS": "/no/where.so"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "shoal: SHOAL_PLUGINS: there is no file /no/where.so: has the plug-in been built?\n"
 
 
 # --- environment ids, as train meets them
@@ -357,6 +446,10 @@ def test_plot_of_no_run_says_what_is_missing(shoal, tmp_path):
     (tmp_path / "empty").mkdir()
     assert_one_line(shoal("plot", tmp_path / "empty"), 1, "is not the folder of a run", "config.json")
     assert_one_line(shoal("plot", tmp_path / "emty"), 2, "there is no folder", "did you mean", "/empty?")
+    status, _, err = shoal("plot", tmp_path / "nowhere")
+    assert status == 2 and "did you mean" not in err, "absolute paths are alike in all but their ends"
+    (tmp_path / "empty/config.json").touch()
+    assert_one_line(shoal("plot", "empty/config.json"), 2, "is a file, and not the folder of a run; its run is 'empty'")
 
 
 def test_plot_of_the_folder_of_runs_names_one(shoal, tmp_path):
@@ -368,6 +461,12 @@ def test_plot_of_a_damaged_run_says_so(shoal, tmp_path):
     run = run_of(tmp_path / "run", RECORDS)
     (run / "config.json").write_text("{")
     assert_one_line(shoal("plot", run), 1, "config.json' is damaged")
+
+
+def test_what_is_named_in_an_error_is_one_line(shoal, tmp_path):
+    run_of(tmp_path / "runs" / "a\n\x1b[31mred", RECORDS)
+    assert_one_line(shoal("plot", "runs/a\n\x1b[31mre"), 2, r"did you mean runs/a\n\x1b[31mred?")
+    assert_one_line(shoal("plot", "runs"), 1, r"the latest is runs/a\n\x1b[31mred")
 
 
 def test_plot_of_an_unreadable_run_says_so(shoal, tmp_path):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from cli_calls import assert_one_line, caller, trained_run
+from shoal.learn import load_policy
 
 
 @pytest.fixture
@@ -66,6 +69,41 @@ def test_eval_draws_an_episode(shoal, trained, tmp_path):
     assert re.search(r"episode.gif   an episode of return ([\d.]+)\n", out)
     with Image.open(tmp_path / "episode.gif") as image:
         assert image.n_frames > 5 and image.size == (600, 400)
+
+
+def test_eval_draws_into_no_file_of_a_run(shoal, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal.cli.gif.record", lambda *_, **__: pytest.fail("it has played"))
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    (tmp_path / "link.gif").symlink_to(trained / "config.json")
+    ending = "--gif takes a name that ends in .gif, not "
+    assert_one_line(shoal("eval", trained, "--gif", trained / "config.json"), 2, ending)
+    assert_one_line(shoal("eval", trained, "--gif", "episode.png"), 2, ending, "'episode.png'")
+    assert_one_line(shoal("eval", trained, "--gif", "link.gif"), 2, "is what a run keeps there of its own")
+    for folder, said in (("checkpoints", "keeps there"), ("checkpoints/last", "in the folder of a checkpoint")):
+        assert_one_line(shoal("eval", trained, "--gif", trained / folder / "x.gif"), 2, said)
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+def test_eval_leaves_a_gif_as_it_is_that_it_cannot_replace(shoal, trained, monkeypatch):
+    def full(path, data):
+        path.write_bytes(data[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    Path("episode.gif").write_text("an older one")
+    monkeypatch.setattr("shoal.learn.durable._write", full)
+    result = shoal("eval", trained, "--episodes", "1", "--gif", "episode.gif")
+    assert_one_line(result, 1, "cannot write 'episode.gif': No space left on device; name another file by --gif")
+    assert [path.name for path in Path().iterdir()] == ["episode.gif"]
+    assert Path("episode.gif").read_text() == "an older one"
+
+
+def test_eval_draws_nothing_of_a_run_that_cannot_be_loaded(shoal, trained, tmp_path):
+    run = tmp_path / "damaged"
+    shutil.copytree(trained, run)
+    for name in ("best", "last"):
+        (run / "checkpoints" / name / "state.json").write_text("{")
+    assert shoal("eval", run, "--gif", "episode.gif")[0] == 1
+    assert not Path("episode.gif").exists()
 
 
 def test_eval_says_that_drawing_lacks_a_package_before_it_plays(shoal, trained, monkeypatch):
@@ -136,8 +174,6 @@ def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):
 
 
 def test_eval_of_a_damaged_checkpoint_says_so(shoal, trained, tmp_path):
-    import shutil
-
     run = tmp_path / "damaged"
     shutil.copytree(trained, run)
     for file in run.glob("checkpoints/*/policy.safetensors"):
@@ -145,6 +181,30 @@ def test_eval_of_a_damaged_checkpoint_says_so(shoal, trained, tmp_path):
         data[-1] ^= 1
         file.write_bytes(data)
     assert_one_line(shoal("eval", run), 1, "policy.safetensors")
+
+
+def test_a_checkpoint_without_its_state_is_damaged(shoal, trained, tmp_path):
+    run = tmp_path / "damaged"
+    shutil.copytree(trained, run)
+    best = run / "checkpoints/best"
+    (best / "state.json").unlink()
+    said = "is damaged: it has no state.json"
+    assert_one_line(shoal("eval", run), 1, f"the checkpoint {best} {said}")
+    assert_one_line(shoal("eval", best), 1, f"the checkpoint '{best}' {said}")
+    assert_one_line(shoal("export", run, "--to", "onnx"), 1, f"the checkpoint {best} {said}")
+    with pytest.raises(FileNotFoundError, match=said):
+        load_policy(best)
+    assert shoal("eval", run, "--checkpoint", "last", "--episodes", "1")[0] == 0
+
+
+def test_a_config_that_lacks_what_is_asked_for_is_damaged(shoal, trained, tmp_path):
+    run = tmp_path / "damaged"
+    shutil.copytree(trained, run)
+    (run / "config.json").write_text('{"format": "shoal.run"}')
+    for words in (["eval", run], ["train", "--resume", run]):
+        assert_one_line(shoal(*words), 1, "config.json' is damaged: it has no env and no config")
+    (run / "config.json").write_text("[" * 100_000)
+    assert_one_line(shoal("eval", run), 1, "config.json' is damaged: ")
 
 
 def test_eval_before_the_first_checkpoint_says_so(shoal, tmp_path, trained):

@@ -19,6 +19,7 @@ import shoal
 from shoal.cli import main
 from shoal.doctor import cgroup, containers, cores, examine, machine, memory, processes, software
 from shoal.doctor.accelerators import gpus
+from shoal.doctor.finding import Finding
 
 
 def find(findings, name):
@@ -77,6 +78,17 @@ def test_text_shows_every_finding(capsys, monkeypatch):
     for finding in examine():
         assert finding.name in out
         assert finding.remedy is None or f"$ {finding.remedy}\n" in re.sub(" +\n", "\n", out)
+
+
+def test_text_on_a_narrow_terminal_is_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(
+        "shoal.doctor.examine", lambda: [Finding("memory", "shared memory", "3 MiB", "warn", "Too few.", "mount")]
+    )
+    main(["doctor"])
+    out, _ = capsys.readouterr()
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert lines[:5] == ["memory", "! shared memory", "  3 MiB", "  Too few.", "  $ mount"]
 
 
 def test_it_leaves_the_process_as_it_was():

@@ -133,6 +133,15 @@ def stacked(samples: list[Any]) -> Any:
     return np.stack(samples)
 
 
+def first_rows(observations: Any, rows: int) -> Any:
+    """The first of them."""
+    if isinstance(observations, dict):
+        return {name: first_rows(inner, rows) for name, inner in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(first_rows(inner, rows) for inner in observations)
+    return observations[:rows]
+
+
 def inputs_of(observations: Any, path: str = "") -> dict[str, Any]:
     if isinstance(observations, dict):
         items: Any = observations.items()
@@ -188,14 +197,28 @@ def test_onnx_gives_what_the_action_is_chosen_by_and_values(runs: Any, tmp_path:
     np.testing.assert_allclose(value, values, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", ["ppo, normalised, clipped, to a box", "ppo, several choices, of everything", "sac"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "ppo, normalised, clipped, to a box",
+        "ppo, several choices, of everything",
+        "ppo, a shared trunk, bits",
+        "ppo, images, channels first",
+        "sac",
+    ],
+)
 def test_a_program_of_torch_chooses_the_same(runs: Any, case: str, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     file = shoal.learn.export(runs(case), "torch", tmp_path / "policy.pt2")
     policy = shoal.learn.load_policy(runs(case))
     observations = batch(policy)
-    action = torch.export.load(file).module()(torch_tensors(observations))
-    np.testing.assert_allclose(action.numpy(), policy.predict(observations), rtol=0, atol=1e-5)
+    program = torch.export.load(file).module()
+    action, expected = program(torch_tensors(observations)).numpy(), policy.predict(observations)
+    assert (action.dtype, action.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(action, expected, rtol=0, atol=1e-5)
+    for rows in (0, 1):
+        some = program(torch_tensors(first_rows(observations, rows))).numpy()
+        assert (some.dtype, some.shape) == (expected.dtype, expected[:rows].shape)
 
 
 def test_safetensors_have_the_arrays_and_what_they_belong_to(runs: Any, tmp_path: Path) -> None:
@@ -218,6 +241,7 @@ def test_the_card_tells_what_it_is(runs: Any, tmp_path: Path) -> None:
     front, text = card.removeprefix("---\n").split("\n---\n")
     assert "library_name: shoal" in front and "- dqn" in front and "type: mean_reward" in front
     assert "# DQN on " in text and "`observation`: float32, shape ('n', 3)" in text
+    assert "Nothing is refused: where an observation is not finite" in text
     assert 'InferenceSession("policy.onnx")' in text and "Discrete(4, start=5)" in text
 
 

@@ -25,6 +25,7 @@ import shoal
 import shoal.multiprocessing as mp
 from cli_calls import trained_run
 from shoal import _core
+from shoal.cli.stat_tables import tables
 from shoal.stat import VERSION, processes, snapshot
 from shoal.stat.boards import boards
 from stat_watching import BOUND, Built, Stat, Waiting, mine, program, until, wait_for
@@ -231,6 +232,30 @@ class TestCommand:
         assert [json.loads(line)["version"] for line in shown.splitlines()] == [VERSION, VERSION]
         assert stat("--count", "2")[0] == 2
 
+    @pytest.mark.parametrize("seconds", ["inf", "1e300", "nan"])
+    def test_an_interval_that_nobody_can_wait_for_is_refused(self, stat: Stat, seconds: str) -> None:
+        status, shown, error = stat("--watch", seconds)
+        assert (status, shown) == (2, "") and "--watch" in error and error.count("\n") == 1
+
+    def test_what_is_no_address_is_missed_as_a_folder(
+        self, stat: Stat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "runs" / "walker").mkdir(parents=True)
+        (tmp_path / "runs" / "walker" / "config.json").write_text("{")
+        of_a_service = "it is no address of a model service, which is like shoal-serve-PID-NUMBER"
+        for target, said in (
+            ("runs/waker", "there is no folder 'runs/waker'; did you mean runs/walker?"),
+            ("runs/none", "there is no folder 'runs/none'"),
+            ("rums", "there is no folder 'rums'; did you mean runs?"),
+            ("walker", f"there is no folder 'walker', and {of_a_service}"),
+            ("shoal-serve-1", "'shoal-serve-1' is no address of a model service, which is like shoal-serve-PID-NUMBER"),
+            ("runs/walker/config.json", "is a file, and not the folder of a run; its run is 'runs/walker'"),
+        ):
+            status, shown, error = stat(target)
+            assert (status, shown) == (1, ""), target
+            assert error.endswith(f"{said}\n") and error.count("\n") == 1
+
     def test_every_worker_on_request(self, stat: Stat) -> None:
         with shoal.make_vec("CartPole-v1", 2, num_workers=2) as envs:
             envs.reset(seed=0)
@@ -269,6 +294,54 @@ class TestCommand:
         ]
         expected = "pid state memory_bytes env in_reset state_seconds batches busy_seconds"
         assert len(workers) == 2 and all(set(worker) >= set(expected.split()) for worker in workers)
+
+
+class TestWidth:
+    """Lines are as wide as the terminal; of a pipe they are whole."""
+
+    NAME = "/home/somebody/experiments/" + "long-" * 20 + "name"
+
+    def seen(self) -> dict[str, Any]:
+        run = {
+            "run_dir": self.NAME,
+            "environment": "CartPole-v1",
+            "algorithm": "ppo",
+            "state": "failed",
+            "error": "ValueError: the licence has expired",
+            **dict.fromkeys(("pid", "ending", "total_steps", "mean_return", "record_seconds", "steps_per_second")),
+            **dict.fromkeys(("steps", "memory_bytes"), 123456789),
+        }
+        return {"time": 0.0, "runs": [run, {**run, "run_dir": "b"}]}
+
+    @pytest.mark.parametrize("width", [30, 80, 120])
+    def test_names_are_cut_and_rows_folded(self, width: int) -> None:
+        lines = tables(self.seen(), width=width).splitlines()
+        assert max(map(len, lines[1:])) <= width
+        assert sum(line.startswith("…") and "long-name" in line for line in lines) == 1
+        assert sum(line.startswith("b ") or line == "b" for line in lines) == 1
+        assert sum("123,456,789" in line for line in lines) == 2
+
+    def test_what_fits_is_whole(self) -> None:
+        assert tables(self.seen(), width=400) == tables(self.seen())
+        assert f"{self.NAME} " in tables(self.seen())
+
+    def test_it_is_that_of_a_terminal(self, stat: Stat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        folder = tmp_path / "runs" / self.NAME.rpartition("/")[2]
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"format": "shoal.run"}')
+        monkeypatch.setenv("COLUMNS", "50")
+        assert str(folder) in stat(str(folder))[1]
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        shown = stat(str(folder))[1]
+        assert "name" in shown and max(map(len, shown.splitlines())) <= 50
+
+    def test_names_leave_the_terminal_as_it_is(self, stat: Stat, tmp_path: Path) -> None:
+        folder = tmp_path / "runs" / "a\n\x1b[31mred"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"format": "shoal.run"}')
+        shown = stat(str(folder))[1]
+        assert rf"{tmp_path}/runs/a\n\x1b[31mred  " in shown and "\x1b" not in shown
+        assert json.loads(stat(str(folder), "--json")[1])["runs"][0]["run_dir"] == str(folder)
 
 
 class TestWhatIsNotSeen:

@@ -244,10 +244,19 @@ class TestRuns:
         (folder / "result.json").write_text("{")
         (folder / "progress.jsonl").write_bytes(b'damaged\n{"step": 5, "time/fps": 2.5}\n{"step": 6')
         (seen,) = [each for each in snapshot(folder.parent)["runs"] if each["run_dir"] == str(folder)]
-        assert (seen["state"], seen["steps"], seen["steps_per_second"]) == ("killed", 5, 2.5)
-        (folder / "config.json").write_text("{}")
-        status, _, error = stat(str(folder))
-        assert status == 1 and "is not the folder of a run" in error
+        assert (seen["state"], seen["steps"], seen["steps_per_second"]) == ("damaged", 5, 2.5)
+        assert (seen["error"], seen["ending"]) == ("result.json cannot be read", None)
+        assert " damaged: result.json cannot be read " in stat(str(folder))[1]
+        for content, said in (
+            ("{}", "config.json' was not written by Shoal"),
+            ("{", "config.json' is damaged: "),
+            (None, "is not the folder of a run: it has no config.json"),
+        ):
+            (folder / "config.json").unlink()
+            if content is not None:
+                (folder / "config.json").write_text(content)
+            status, shown, error = stat(str(folder))
+            assert (status, shown) == (1, "") and said in error and error.count("\n") == 1
 
     @pytest.mark.parametrize(
         ("name", "content"),

@@ -6,6 +6,7 @@ import fcntl
 import gc
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -313,6 +314,95 @@ class TestCommand:
         monkeypatch.setattr("shoal.cli.runs.os.access", lambda *_: False)
         assert run(["trace", str(os.getpid()), "--output", str(tmp_path / "file")]) == 1
         assert "permission denied; name a file elsewhere by --output" in capsys.readouterr().err
+
+    def test_no_file_of_a_run_is_replaced(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        checkpoint = tmp_path / "run" / "checkpoints" / "last"
+        checkpoint.mkdir(parents=True)
+        (tmp_path / "run" / "config.json").write_text('{"format": "shoal.run"}')
+        (checkpoint / "state.json").write_text("{}")
+        (tmp_path / "link").symlink_to(tmp_path / "run" / "config.json")
+        own, of_a_checkpoint = "is what a run keeps there of its own", "is in the folder of a checkpoint"
+        for file, said in (
+            ("run/config.json", own),
+            ("run/progress.jsonl", own),
+            ("link", own),
+            ("run/checkpoints/last/trace.json", of_a_checkpoint),
+        ):
+            assert run(["trace", str(os.getpid()), "--output", str(tmp_path / file)]) == 2
+            error = capsys.readouterr().err
+            assert said in error and "listening" not in error
+        assert (tmp_path / "run" / "config.json").read_text() == '{"format": "shoal.run"}'
+        assert list(checkpoint.iterdir()) == [checkpoint / "state.json"]
+
+    def test_an_older_file_stays_where_there_is_no_room(
+        self, stepping: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        write = Listener.write
+
+        def without_room(self: Listener, file: Path) -> None:
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+            try:
+                write(self, file)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+        monkeypatch.setattr(Listener, "write", without_room)
+        file = tmp_path / "trace.json"
+        file.write_text("an older one")
+        assert run(["trace", str(stepping.pid), "--seconds", "0.3", "--output", str(file)]) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error == f"shoal: cannot write to {str(file)!r}: File too large; name a file elsewhere by --output"
+        assert file.read_text() == "an older one" and list(tmp_path.iterdir()) == [file]
+
+    def test_it_is_written_to_a_pipe(self, stepping: Any) -> None:
+        command = [sys.executable, "-m", "shoal.cli", "trace", str(stepping.pid), "--seconds", "0.1"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        done = subprocess.run(
+            [*command, "--output", "/dev/stdout"], env=environment, capture_output=True, timeout=BOUND, check=True
+        )
+        assert json.loads(done.stdout)["traceEvents"]
+
+    def test_the_nearest_folder_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "walk").mkdir()
+        for target, said in (
+            ("nothere", "there is no folder 'nothere'"),
+            ("wlk", "there is no folder 'wlk'; did you mean walk?"),
+        ):
+            assert run(["trace", target]) == 2
+            assert capsys.readouterr().err == f"shoal: {said}\n"
+
+    def test_it_ends_with_what_is_traced(
+        self, stepping: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        look = Listener._look
+
+        def killing(self: Listener, *, first: bool = False) -> None:
+            look(self, first=first)
+            stepping.kill()
+
+        monkeypatch.setattr(Listener, "_look", killing)
+        file = tmp_path / "trace.json"
+        assert run(["trace", str(stepping.pid), "--seconds", "600", "--output", str(file)]) == 0
+        assert "stopped early: all that was traced has ended" in capsys.readouterr().err
+        assert "traceEvents" in json.loads(file.read_text())
+
+    def test_what_hangs_is_no_span_and_that_is_said(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        with shoal.make_vec("CartPole-v1", 2, num_workers=0):
+            assert run(["trace", str(os.getpid()), "--seconds", "0.01"]) == 0
+        error = capsys.readouterr().err
+        assert "0 spans" in error and "a span is written when it ends, so a call that hangs is not in it" in error
+
+    @pytest.mark.parametrize("words", [["--seconds", "nan"], [""]])
+    def test_what_means_nothing_is_refused(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["trace", *words]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
 
     def test_ctrl_c_ends_it_with_what_came_until_then(self, stepping: Any, tmp_path: Path) -> None:
         file = tmp_path / "trace.json"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
 import re
+import select
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -85,6 +88,28 @@ def _take_help_literally() -> None:
 _take_help_literally()
 
 
+def _refuse_empty_paths() -> None:
+    """Of which Path makes the working directory."""
+
+    def path(text: str | Path, *, may_be_file: bool = True) -> Path:
+        if text == "":
+            raise typer.BadParameter("an empty path")
+        if not may_be_file and Path(text).is_file():
+            raise typer.BadParameter(f"{str(text)!r} is a file")
+        return Path(text)
+
+    for command in app.registered_commands:
+        assert command.callback is not None
+        for parameter in inspect.signature(command.callback).parameters.values():
+            if parameter.annotation in ("Path", "list[Path]"):
+                option: Any = parameter.default
+                option.parser = functools.partial(path, may_be_file=option.file_okay)
+                option.parser.__name__ = "path" if option.file_okay else "dir"  # as help shows it
+
+
+_refuse_empty_paths()
+
+
 def _usage_line(error: Any, arguments: list[str]) -> str:
     """A usage error as one line, with the nearest option or command."""
     context = getattr(error, "ctx", None)
@@ -104,8 +129,9 @@ def _usage_line(error: Any, arguments: list[str]) -> str:
 
 def run(arguments: list[str] | None = None) -> int:
     # Environments that users name as `module:Env-v0` are found in the folder they are in, after all that is installed.
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    folder = _working_directory()
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)
     try:
         return app(args=arguments, prog_name="shoal", standalone_mode=False) or 0
     except UsageError as error:
@@ -121,12 +147,48 @@ def run(arguments: list[str] | None = None) -> int:
         return 130
     except Terminated:  # where no command has seen it
         return 143
-    except BrokenPipeError:
-        # The reader of our output left. Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except (SystemExit, BrokenPipeError) as ended:
+        # Click and rich take any broken pipe for the end of the program, with status 1.
+        broken = ended.__context__ if isinstance(ended, SystemExit) else ended
+        if not isinstance(broken, BrokenPipeError):
+            raise
+        return 141 if _left_by_readers() or _is_of_rich(ended) else _unforeseen(broken)
     except Exception as error:
         return _unforeseen(error)
+
+
+def _working_directory() -> str | None:
+    """None: it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _left_by_readers() -> bool:
+    """Whether a reader of our output left. What is still to be written goes nowhere: Python flushes at its exit."""
+    left = False
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            fd = stream.fileno()
+        except (OSError, ValueError):  # it is closed, or no file
+            continue
+        poll = select.poll()
+        poll.register(fd, 0)
+        if any(events & select.POLLERR for _, events in poll.poll(0)):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, fd)
+            os.close(null)
+            left = True
+    return left
+
+
+def _is_of_rich(ended: BaseException) -> bool:
+    """Whether rich has found the reader gone: it has given the output to /dev/null."""
+    trace = ended.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_name == "on_broken_pipe"
 
 
 def _unforeseen(error: Exception) -> int:
@@ -135,7 +197,10 @@ def _unforeseen(error: Exception) -> int:
         traceback.print_exception(error)
     elif type(error.__cause__).__name__ == "RemoteTraceback":
         print(str(error.__cause__).strip(), file=sys.stderr)
-    known = type(error).__module__.startswith(("shoal.", "gymnasium."))
+    if isinstance(error, FileNotFoundError) and _working_directory() is None:
+        return _failed("the working directory has been removed: go to another", 1)
+    is_of_a_variable = isinstance(error, ValueError) and str(error).startswith("SHOAL_PLUGINS: ")
+    known = is_of_a_variable or type(error).__module__.startswith(("shoal.", "gymnasium."))
     line = f"{error}" if known else f"{type(error).__name__}: {error}"
     return _failed(line if known else f"{line} (SHOAL_TRACEBACK=1 shows where)", 1)
 

@@ -64,7 +64,12 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
     return folded[found[0]] if found else None
 
 
+def printable(text: str) -> str:
+    """As it may be shown: what a terminal would take as a command, or as the end of a line, is escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """'; did you mean X?', or nothing: the end of an error line."""
     choice = nearest(word, choices)
-    return f"; did you mean {choice}?" if choice else ""
+    return f"; did you mean {printable(choice)}?" if choice else ""

@@ -10,7 +10,13 @@ import typer
 from shoal.cli.console import closing_json, say
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
     from shoal.doctor import Finding
+
+_NARROW = 60
+"""Characters of a line, below which what was found stands under its name."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +42,6 @@ def doctor(json: bool = typer.Option(False, "--json", help="Print one line of JS
 
 def _print(findings: list[Finding]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     ok, wrong = ("✓", "✗") if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else ("ok", "x")
@@ -47,13 +52,31 @@ def _print(findings: list[Finding]) -> None:
         if finding.area != area:
             area = finding.area
             console.print(f"[bold]{area}[/bold]")
-        table = Table.grid(padding=(0, 1))
-        table.add_column(width=3, justify="right")
-        table.add_column(width=21)
-        table.add_column()
-        table.add_row(marks[finding.status], Text(finding.name), Text(finding.value))
+        texts = [Text(finding.value)]
         if finding.advice:
-            table.add_row("", "", Text(finding.advice, "dim" if finding.status == "ok" else "yellow"))
+            texts.append(Text(finding.advice, "dim" if finding.status == "ok" else "yellow"))
         if finding.remedy:
-            table.add_row("", "", Text(f"$ {finding.remedy}", "dim" if finding.status == "ok" else "bold"))
-        console.print(table)
+            texts.append(Text(f"$ {finding.remedy}", "dim" if finding.status == "ok" else "bold"))
+        lay_out = _in_columns if console.width >= _NARROW else _below_each_other
+        console.print(lay_out(marks[finding.status], Text(finding.name), texts))
+
+
+def _in_columns(mark: Text, name: Text, texts: list[Text]) -> RenderableType:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=3, justify="right")
+    table.add_column(width=21)
+    table.add_column()
+    for text in texts:
+        table.add_row(mark, name, text)
+        mark = name = type(mark)()
+    return table
+
+
+def _below_each_other(mark: Text, name: Text, texts: list[Text]) -> RenderableType:
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Group(Text(" ").join([mark, name]), *(Padding(text, (0, 0, 0, 2)) for text in texts))

@@ -24,7 +24,8 @@ def envs(
     from shoal.vector.extras import lacks
 
     plugins.load(plugin)
-    native, gymnasium = native_ids(), gymnasium_ids(older=every)
+    native = native_ids()
+    gymnasium = [name for name in gymnasium_ids(older=every) if name not in native]
     if word:
         known = [*native, *gymnasium]
         native = [name for name in native if word.casefold() in name.casefold()]

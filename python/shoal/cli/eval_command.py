@@ -39,7 +39,7 @@ def evaluate(
 ) -> None:
     """Evaluate the policy of a run on fresh episodes."""
     from shoal.cli.environments import resolve
-    from shoal.cli.runs import read_config, why_unwritable
+    from shoal.cli.runs import read_config
     from shoal.runs import run_of
 
     plugins.load(plugin)
@@ -47,13 +47,9 @@ def evaluate(
         wrong_use(f"--checkpoint takes best or last, not {checkpoint!r}{did_you_mean(checkpoint, _CHECKPOINTS)}")
     if seed > _LARGEST_SEED:
         wrong_use(f"--seed takes at most {_LARGEST_SEED}, not {seed}")
-    if gif is not None and not gif.parent.is_dir():
-        wrong_use(f"cannot write {str(gif)!r}: there is no folder {str(gif.parent)!r}")
-    if gif is not None and gif.is_dir():
-        wrong_use(f"cannot write {str(gif)!r}: it is a folder; name a file by --gif")
-    if gif is not None and (why := why_unwritable(gif)):
-        fail(f"cannot write {str(gif)!r}: {why}; name another file by --gif")
-    recorded = read_config(run_of(run))
+    if gif is not None:
+        _check_gif(gif)
+    recorded = read_config(run_of(run), needs=("env", "config"))
     own = recorded["env"]
     named = env if env is not None or not recorded.get("env_is_id", True) else own
     if named is None and recorded.get("env_path") is None:
@@ -109,13 +105,35 @@ def evaluate(
         )
 
 
+def _check_gif(file: Path) -> None:
+    """Before anything is played."""
+    from shoal.cli.runs import why_unwritable
+    from shoal.runs import kept_by_a_run
+
+    if not file.parent.is_dir():
+        wrong_use(f"cannot write {str(file)!r}: there is no folder {str(file.parent)!r}")
+    if file.is_dir():
+        wrong_use(f"cannot write {str(file)!r}: it is a folder; name a file by --gif")
+    if file.suffix.lower() != ".gif":
+        wrong_use(f"--gif takes a name that ends in .gif, not {str(file)!r}")
+    if why := kept_by_a_run(file):
+        wrong_use(f"{str(file)!r} {why} (--gif)")
+    if why := why_unwritable(file):
+        fail(f"cannot write {str(file)!r}: {why}; name another file by --gif")
+
+
 def _draw(run: Path, checkpoint: str | None, env: str, options: Any, gif: Path, seed: int, stochastic: bool) -> str:
     from shoal import learn
     from shoal.cli.gif import MOST_STEPS, record
+    from shoal.learn.durable import replace_file
 
     policy = learn.load_policy(run, checkpoint)
     # Without the argument a policy gives the likeliest actions, where it can tell them.
     more = {"deterministic": False} if stochastic else {}
-    drawn, over = record(env, options, lambda observation: policy.predict(observation, **more), gif, seed)
+    drawn, over, image = record(env, options, lambda observation: policy.predict(observation, **more), seed)
+    try:
+        replace_file(gif.resolve(), image)
+    except OSError as error:
+        fail(f"cannot write {str(gif)!r}: {error.strerror}; name another file by --gif")
     cut = "" if over else f", cut after {MOST_STEPS:,} steps"
     return f"  {gif}   an episode of return {drawn:.1f}{cut}"

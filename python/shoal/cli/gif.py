@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.cli.console import fail
@@ -21,14 +21,14 @@ MOST_STEPS = 200_000
 """After which an episode is cut, as evaluations cut theirs: some have no end."""
 
 
-def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Path, seed: int) -> tuple[float, bool]:
-    """Plays one episode with `act(observation) -> action`, and writes it to `out`.
+def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], seed: int) -> tuple[float, bool, bytes]:
+    """Plays one episode with `act(observation) -> action`.
 
     Args:
         options: of its evaluations.
 
     Returns:
-        Its return, and whether it ended before MOST_STEPS.
+        Its return, whether it ended before MOST_STEPS, and the image.
     """
     import gymnasium
 
@@ -44,10 +44,10 @@ def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], out: Pat
     film = _Film()
     try:
         total, over = _play(env, act, seed, film)
-        film.write(out, env.metadata.get("render_fps") or 30)
+        image = film.image(env.metadata.get("render_fps") or 30)
     finally:
         env.close()
-    return total, over
+    return total, over, image
 
 
 def _play(env: Any, act: Callable[[Any], Any], seed: int, film: _Film) -> tuple[float, bool]:
@@ -99,12 +99,14 @@ class _Film:
                 self._stride *= 2
         self._seen += 1
 
-    def write(self, out: Path, frames_per_second: float) -> None:
+    def image(self, frames_per_second: float) -> bytes:
         shown_ms = self._stride * 1000 / frames_per_second
         every = max(1, round(_SHORTEST_FRAME_MS / shown_ms))
         first, *others = self._frames[::every]
         duration = min(max(_SHORTEST_FRAME_MS, round(shown_ms * every)), _LONGEST_FRAME_MS)
+        out = io.BytesIO()
         first.save(out, format="GIF", save_all=True, append_images=others, duration=duration, loop=0)
+        return out.getvalue()
 
 
 def _frame(env: Any) -> Any:

@@ -5,31 +5,47 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.console import did_you_mean, fail, program, wrong_use
+from shoal.cli.console import fail, nearest, printable, program, wrong_use
 
 
-def read_config(run_dir: Path) -> dict[str, Any]:
-    """What the run was told (config.json). Fails with one line when `run_dir` is not the folder of a run."""
+def read_config(run_dir: Path, needs: Iterable[str] = ()) -> dict[str, Any]:
+    """What the run was told (config.json). Fails with one line when `run_dir` is not the folder of a run, or it was not told what it needs."""
     if not run_dir.is_dir():
-        siblings = [str(path) for path in run_dir.parent.glob("*") if path.is_dir()] if run_dir.parent.is_dir() else []
-        wrong_use(f"there is no folder {str(run_dir)!r}{did_you_mean(str(run_dir), siblings)}")
+        wrong_use(why_no_folder(run_dir))
     file = run_dir / "config.json"
     try:
         config = json.loads(file.read_text())
     except FileNotFoundError:
+        if (
+            run_dir.resolve().parent.parent / "config.json"
+        ).exists() and run_dir.resolve().parent.name == "checkpoints":
+            fail(f"the checkpoint {str(run_dir)!r} is damaged: it has no state.json")
         runs = sorted(run_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
-        which = f"; it holds runs, the latest is {runs[-1].parent}" if runs else ""
+        which = f"; it holds runs, the latest is {printable(str(runs[-1].parent))}" if runs else ""
         fail(f"{str(run_dir)!r} is not the folder of a run: it has no config.json{which}")
     except OSError as error:
         fail(f"cannot read {str(file)!r}: {error.strerror}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         fail(f"{str(file)!r} is damaged: {error}")
     if not isinstance(config, dict) or config.get("format") != "shoal.run":
         fail(f"{str(file)!r} was not written by Shoal")
+    if missing := [name for name in needs if name not in config]:
+        fail(f"{str(file)!r} is damaged: it has no {' and no '.join(missing)}")
     return config
+
+
+def why_no_folder(run_dir: Path) -> str:
+    """Why `run_dir` is no folder, and which was meant by it."""
+    if run_dir.is_file():
+        of_a_run = f"; its run is {str(run_dir.parent)!r}" if (run_dir.parent / "config.json").exists() else ""
+        return f"{str(run_dir)!r} is a file, and not the folder of a run{of_a_run}"
+    meant = nearest(run_dir.name, (path.name for path in run_dir.parent.glob("*") if path.is_dir()))
+    hint = f"; did you mean {printable(str(run_dir.with_name(meant)))}?" if meant else ""
+    return f"there is no folder {str(run_dir)!r}{hint}"
 
 
 def why_unwritable(path: Path) -> str | None:

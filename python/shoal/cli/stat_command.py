@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -12,9 +13,14 @@ import typer
 
 from shoal.cli import completion
 from shoal.cli.console import closing_json, fail, say, wrong_use
+from shoal.cli.runs import read_config, why_no_folder
 from shoal.cli.stat_tables import tables
 
 _CLEAR = "\x1b[H\x1b[2J"
+_ADDRESS = "shoal-serve-"
+"""What the addresses of model services begin with."""
+_LONGEST = 86_400
+"""Seconds of --watch."""
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +48,12 @@ def stat(
     """
     if count is not None and watch is None:
         wrong_use("--count is for --watch")
+    if watch is not None and not watch <= _LONGEST:
+        wrong_use(f"--watch takes at most {_LONGEST:,} seconds, not {watch:g}")
+    if target == "":
+        wrong_use(
+            "an empty path is no run: name a process id, the folder of a run or a service, or nothing for everything"
+        )
     before: dict[str, Any] | None = None
     while True:
         seen = _of(target, runs)
@@ -49,9 +61,10 @@ def stat(
         if json_output:
             closing_json(seen)
         elif not empty or watch is not None:
-            if watch is not None and sys.stdout.isatty():
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+            if watch is not None and width is not None:
                 sys.stdout.write(_CLEAR)
-            say(tables(seen, before, workers))
+            say(tables(seen, before, workers, width))
         if watch is None:
             if empty:
                 fail(_absence(target, runs))
@@ -109,5 +122,11 @@ def _absence(target: str | None, runs: Path) -> str:
     if target.isdecimal():
         return f"process {target} has nothing of Shoal's, or there is no such process of this user"
     if _is_folder(target):
-        return f"{target!r} is not the folder of a run: it has no config.json"
-    return absence(target)
+        read_config(Path(target))  # which says what it lacks
+        return f"{target!r} is a run that was not there a moment ago"
+    if target.startswith(_ADDRESS):
+        return absence(target)
+    why = why_no_folder(Path(target))
+    if "/" in target or "did you mean" in why or os.path.exists(target):
+        return why
+    return f"{why}, and it is no address of a model service, which is like {_ADDRESS}PID-NUMBER"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from shoal._version import __version__
+from shoal.cli.console import printable
 
 __all__ = ["tables"]
 
@@ -14,15 +16,22 @@ _LONG = 1.0
 """Seconds in one environment after which a worker gets a line of its own."""
 _WIDEST = 72
 """Characters of what a run says of its end; --json has all."""
+_NARROWEST = 24
+"""Characters that are left of a name in a table that is too wide."""
+_INDENT = "    "
+"""Of what does not fit on a line."""
 
 Row = Sequence[str]
 
 
-def tables(seen: dict[str, Any], before: dict[str, Any] | None = None, workers: bool = False) -> str:
+def tables(
+    seen: dict[str, Any], before: dict[str, Any] | None = None, workers: bool = False, width: int | None = None
+) -> str:
     """Those that have rows. Rates are of the time since `before`, where there is one; else of all time.
 
     Args:
         workers: a line for each, not only for those that need a look.
+        width: characters of a line: names are cut, and rows have further lines. None: as long as it is.
     """
     clock = time.strftime("%H:%M:%S", time.localtime(seen.get("time")))
     lines = [f"shoal {__version__}, {clock}, rates {'of the last interval' if before else 'since the beginning'}"]
@@ -36,14 +45,15 @@ def tables(seen: dict[str, Any], before: dict[str, Any] | None = None, workers: 
     ):
         made = [row for each in seen.get(name, []) for row in rows(each, _Rate(seen, before, name), workers)]
         if made:
-            lines += ["", *_aligned([(name.replace("_", " "), *head), *made])]
+            lines += ["", *_aligned([(name.replace("_", " "), *head), *made], width)]
     services = seen.get("services", [])
     if services:
         lines.append("")
     rate = _Rate({**seen, "models": _models(seen)}, before and {**before, "models": _models(before)}, "models")
     for service in services:
-        lines += [f"{service['address']}  made by process {service['pid']}, {_instances(service)}"]
-        lines += [f"  {model['name']}  {_line(model, rate)}" for model in _models_of(service)]
+        told = [f"{service['address']}  made by process {service['pid']}, {_instances(service)}"]
+        told += [f"  {model['name']}  {_line(model, rate)}" for model in _models_of(service)]
+        lines += [part for line in told for part in _folded(printable(line), width)]
     if len(lines) == 1:
         lines.append("nothing runs")
     return "\n".join(lines)
@@ -262,22 +272,50 @@ def _runs(each: dict[str, Any], rate: _Rate, every: bool) -> list[Row]:
     ]
 
 
-def _aligned(rows: list[Row]) -> list[str]:
-    """Texts to the left, numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = [all(_is_number(cell) for cell in column[1:]) for column in zip(*rows, strict=True)]
+def _aligned(rows: list[Row], width: int | None) -> list[str]:
+    """Texts to the left, numbers to the right; no wider than `width`."""
+    columns = [[printable(cell) for cell in column] for column in zip(*rows, strict=True)]
+    right = [all(_is_number(cell) for cell in column[1:]) for column in columns]
+    widths = [max(map(len, column)) for column in columns]
+    if width is not None:
+        over = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[0] = min(widths[0], max(widths[0] - over, _NARROWEST))
+        columns[0] = [_cut_front(cell, widths[0]) for cell in columns[0]]
     adjust: list[Callable[[str, int], str]] = [str.rjust if is_right else str.ljust for is_right in right]
-    return [
-        "  ".join(f(cell, width) for f, cell, width in zip(adjust, row, widths, strict=True)).rstrip() for row in rows
-    ]
+    columns = [[f(cell, size) for cell in column] for f, size, column in zip(adjust, widths, columns, strict=True)]
+    bands = [range(len(columns))] if width is None else _bands(widths, width)
+    lines = []
+    for row in zip(*columns, strict=True):
+        parts = ["  ".join(row[i] for i in band).rstrip() for band in bands]
+        lines += [parts[0], *(f"{_INDENT}{part}" for part in parts[1:] if part)]
+    return lines if width is None else [_cut(line, width) for line in lines]
+
+
+def _bands(widths: list[int], width: int) -> list[range]:
+    """The columns of each line of a row that has several."""
+    bands, begin, used = [], 0, 0
+    for i, size in enumerate(widths):
+        if i > begin and used + size > width:
+            bands.append(range(begin, i))
+            begin, used = i, len(_INDENT)
+        used += size + 2
+    return [*bands, range(begin, len(widths))]
+
+
+def _folded(line: str, width: int | None) -> list[str]:
+    return [line] if width is None else textwrap.wrap(line, max(width, _NARROWEST), subsequent_indent=_INDENT)
 
 
 def _is_number(cell: str) -> bool:
     return not cell or cell[0].isdigit() or cell[0] == "-"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+def _cut(text: str, most: int = _WIDEST) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _cut_front(text: str, most: int) -> str:
+    return text if len(text) <= most else "…" + text[len(text) - most + 1 :]
 
 
 def _time(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from shoal.cli import completion
-from shoal.cli.console import closing_json, fail, note, wrong_use
+from shoal.cli.console import closing_json, fail, note, printable, wrong_use
 from shoal.cli.runs import read_config, why_unwritable
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FULL = "there is no room for more; a shorter time (--seconds) is enough"
 _INTERRUPTED = "by Ctrl-C"
+_ENDED = "all that was traced has ended"
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +44,10 @@ def trace(
     """
     from shoal.trace import Listener
 
+    if math.isnan(seconds):
+        wrong_use("--seconds takes a number, not nan")
+    if target == "":
+        wrong_use("an empty path is no run: name a process id or the folder of a run, or nothing for everything")
     _check_output(output)
     pids = _processes_of(target)
     try:
@@ -52,15 +58,21 @@ def trace(
         fail(_absence(target))
     why_early = _listen(listener, seconds)
     processes = listener.stop()
-    listener.write(output)
+    try:
+        listener.write(output)
+    except OSError as error:
+        why = error.strerror if error.errno is None else os.strerror(error.errno)
+        fail(f"cannot write to {str(output)!r}: {why}; name a file elsewhere by --output")
     events = sum(len(process["span"]) for process in processes)
     lost = sum(process["lost"] for process in processes)
     if why_early:
         note(f"stopped early: {why_early}")
     if lost:
         note(f"{_count(lost, 'span')} of {events + lost:,} came faster than they were read, and are missing")
+    if not events:
+        note("a span is written when it ends, so a call that hangs is not in it; shoal stat shows what hangs where")
     note(
-        f"{output}: {_count(events, 'span')} of {_count(len(processes), 'process')}; open it in https://ui.perfetto.dev"
+        f"{printable(str(output))}: {_count(events, 'span')} of {_count(len(processes), 'process')}; open it in https://ui.perfetto.dev"
     )
     if json:
         closing_json({"output": str(output), "processes": len(processes), "spans": events, "lost": lost})
@@ -70,10 +82,14 @@ def trace(
 
 def _check_output(file: Path) -> None:
     """Before it is listened: what came could not be written, and is not to be had again."""
+    from shoal.runs import kept_by_a_run
+
     if not file.parent.is_dir():
         wrong_use(f"there is no folder {str(file.parent)!r} to write {file.name} to (--output)")
     if file.is_dir():
         wrong_use(f"{str(file)!r} is a folder; name a file in it by --output")
+    if why := kept_by_a_run(file):
+        wrong_use(f"{str(file)!r} {why} (--output)")
     if why := why_unwritable(file):
         fail(f"cannot write to {str(file)!r}: {why}; name a file elsewhere by --output")
 
@@ -82,7 +98,8 @@ def _listen(listener: Listener, seconds: float) -> str | None:
     """Why it did not listen for so long; None: it did."""
     try:
         note(f"listening to {_count(listener.processes, 'process')} for {seconds:g} s")
-        return _FULL if listener.listen(seconds) else None
+        is_full = listener.listen(seconds)
+        return _FULL if is_full else _ENDED if listener.have_ended else None
     except KeyboardInterrupt:
         return _INTERRUPTED
 
@@ -106,8 +123,8 @@ def _trainer_of(target: str) -> int:
     from shoal.stat.processes import mine
     from shoal.stat.runs import of_processes, trainer_in
 
+    read_config(Path(target))
     folder = Path(target).resolve()
-    read_config(folder)
     trained, pid = trainer_in(folder, of_processes(mine()))
     if not trained:
         fail(f"nobody trains in {target!r} now; shoal stat {target} says what became of it")

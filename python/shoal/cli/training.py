@@ -68,7 +68,7 @@ class Training:
         env = self._settings.get("env")
         if self._resume is True:
             assert self._run_dir is not None
-            recorded = runs.read_config(self._run_dir)
+            recorded = runs.read_config(self._run_dir, needs=("env", "config"))
             if env is not None:
                 env = self._settings["env"] = environments.resolve(env)
             env = _checked_env(self._run_dir, recorded, env)

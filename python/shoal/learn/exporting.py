@@ -6,7 +6,6 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,7 +18,7 @@ from shoal.learn.onnx_policy import input_names, input_paths, policy_graph
 from shoal.learn.policy import load_policy
 from shoal.learn.spaces import leaves, space_from
 from shoal.names import needs_torch
-from shoal.runs import checkpoint_dir, is_of_module, run_of
+from shoal.runs import checkpoint_dir, is_of_module, kept_by_a_run, run_of
 
 if TYPE_CHECKING:
     import torch
@@ -90,24 +89,14 @@ def _check_output(file: Path) -> None:
     """Raises ValueError where the file, or its card, would take the place of something else."""
     if file.suffix.lower() == ".md":
         raise ValueError(f"{file} is a model card's name: name the file otherwise, and its card has .md behind that")
-    if (file.resolve().parent / "state.json").exists():
-        raise ValueError(f"{file} is in the folder of a checkpoint, which has no other files: name one elsewhere")
-    if _is_of_a_run(file.parent.resolve() / file.name) or _is_of_a_run(file.resolve()):
-        raise ValueError(f"{file} is what a run keeps there of its own: name the file otherwise")
+    if why := kept_by_a_run(file):
+        raise ValueError(f"{file} {why}")
     for path in (file, card_of(file)):
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is no file that could be replaced: name another")
     card = card_of(file)
     if card.exists() and _LIBRARY not in card.read_text(errors="replace"):
         raise ValueError(f"{card} is there already, and is no model card of Shoal's: name the file otherwise")
-
-
-def _is_of_a_run(path: Path) -> bool:
-    """Whether a run has, or may come to have, something of its own there."""
-    folder = path.parent
-    if folder.name == "checkpoints" and _read_run(folder.parent):
-        return True
-    return any(fnmatchcase(path.name, pattern) for pattern in _OF_RUNS) and bool(_read_run(folder))
 
 
 def _onnx(directory: Path, state: dict[str, Any], about: dict[str, str]) -> bytes:
@@ -273,6 +262,8 @@ def _inputs_and_output(run: Mapping[str, Any], state: dict[str, Any], names: Seq
         "",
         *inputs,
         "",
+        "Nothing is refused: where an observation is not finite, the action means nothing. `predict()` of Shoal refuses it.",
+        "",
         "## Output",
         "",
         f"The deterministic action, as the environment{' with that preprocessing' if preprocessed else ''} takes it "
@@ -343,8 +334,6 @@ _LIBRARY = "library_name: shoal"
 """What every card has in front."""
 _PREPROCESSING = frozenset({"atari", "frame_stack", "wrappers"})
 """Arguments of make_vec() that stand between an environment and its policy."""
-_OF_RUNS = ("config.json", "result.json", "progress.jsonl", "lock", "checkpoints", "curve.png", "events.out.tfevents.*")
-"""Names in a run's folder, as patterns."""
 
 _ONNX_USAGE = """```python
 import onnxruntime

@@ -177,9 +177,10 @@ class TorchPolicy(nn.Module):
         ]
         return torch.distributions.Independent(torch.distributions.TransformedDistribution(inner, through), 1)
 
-    def _bounds(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _bounds(self, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
         low, high = (
-            torch.tensor([float(bound) for bound in self._action.description[name]]) for name in ("low", "high")
+            torch.tensor([float(bound) for bound in self._action.description[name]], dtype=dtype)
+            for name in ("low", "high")
         )
         return low, high
 
@@ -196,18 +197,19 @@ class TorchPolicy(nn.Module):
 
     def _actions(self, head: torch.Tensor) -> torch.Tensor:
         description, shape = self._action.description, self._action.shape
+        dtype = getattr(torch, self._action.dtype.name)
         if self.is_continuous:
-            low, high = self._bounds()
             if self._algorithm == "sac":
+                low, high = self._bounds()
                 head = low + (head.chunk(2, dim=-1)[0].tanh() + 1) / 2 * (high - low)
-            bounded = torch.maximum(torch.minimum(head, high), low).reshape(-1, *shape)
-            is_integer = self._action.dtype.kind in "iu"
-            return bounded.round().to(getattr(torch, self._action.dtype.name)) if is_integer else bounded
+            low, high = self._bounds(torch.float64)
+            bounded = torch.maximum(torch.minimum(head.double(), high), low).reshape(-1, *shape)
+            return (bounded.round() if self._action.dtype.kind in "iu" else bounded).to(dtype)
         best = torch.stack([part.argmax(-1) for part in head.split(self.choices, dim=-1)], dim=-1)
         start = description.get("start", 0)
         first = start if isinstance(start, int) else torch.as_tensor(start).reshape(-1)
         actions: torch.Tensor = best + first
-        return actions.reshape(-1, *shape)
+        return actions.reshape(-1, *shape).to(dtype)
 
     def _features(self, observation: Any) -> torch.Tensor:
         dense, images = [], []
@@ -291,5 +293,5 @@ def _dense(leaf: Leaf, value: torch.Tensor) -> torch.Tensor:
         index = value.reshape(rows, len(sizes)) - start
         parts = [nn.functional.one_hot(index[:, i], n) for i, n in enumerate(sizes)]
         return torch.cat(parts, dim=-1).float()
-    flat = value.reshape(rows, -1).float()
+    flat = value.reshape(rows, numel(leaf.shape)).float()
     return flat / 255 if leaf.dtype == "uint8" else flat

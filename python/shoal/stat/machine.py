@@ -18,7 +18,7 @@ __all__ = ["VERSION", "snapshot"]
 VERSION = 1
 """Of the schema: it grows when a name goes or means something else; new names are no new version."""
 
-_RANKS = {"killed": 0, "failed": 0, "ended": 2}
+_RANKS = {"killed": 0, "failed": 0, "damaged": 0, "ended": 2}
 """What needs a look comes first."""
 
 _KINDS: dict[str, tuple[str, Callable[[Found], dict[str, Any]]]] = {
@@ -36,7 +36,7 @@ def snapshot(folder: Path | None = None, most: int = 10) -> dict[str, Any]:
 
     Times are seconds, sizes bytes; what only grows is a total, with its mean rate since the beginning beside it. Everything
     has the `pid` of its maker and a `state`, which is "killed" for what its maker has left behind. A run that has "failed" has the
-    first line of its `error`.
+    first line of its `error`; one is "damaged" whose result.json cannot be read.
 
     Args:
         folder: runs that have ended are looked for there, or that of one run; None: only those that go on.

@@ -108,16 +108,20 @@ def run(folder: Path, trained: bool, pid: int | None) -> dict[str, Any]:
     steps_at_end = _number(result, "steps") or 0
     ended = bool(result) and steps_at_end >= steps and not trained
     ending = result.get("ending") if ended else None
-    failed = ending == "failed"
+    state = "failed" if ending == "failed" else "ended" if ended else "killed"
+    if trained:
+        state = "training"
+    elif _number(result, "steps") is None and (folder / "result.json").exists():
+        state = "damaged"
     merged: dict[str, Any] = {}
     for record in records:
         merged |= record
     return {
         "run_dir": str(folder),
         "pid": pid,
-        "state": "training" if trained else "failed" if failed else "ended" if ended else "killed",
+        "state": state,
         "ending": ending,
-        "error": result.get("error") if failed else None,
+        "error": {"failed": result.get("error"), "damaged": "result.json cannot be read"}.get(state),
         "environment": config.get("env"),
         "algorithm": config.get("algorithm"),
         "envs": _number(options, "num_envs"),

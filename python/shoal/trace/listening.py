@@ -12,6 +12,7 @@ from typing import Any
 from shoal import _core
 from shoal.errors import Error
 from shoal.reprs import never_raises
+from shoal.stat.processes import runs
 from shoal.trace.processes import recorders
 
 __all__ = ["Listener"]
@@ -36,6 +37,7 @@ class Listener:
         self._pids = pids
         self._capture = _core.trace.Capture()
         self._origin_ns = _core.board.now_ns()
+        self._known: set[int] = set()
         self._look(first=True)
 
     @property
@@ -48,14 +50,21 @@ class Listener:
         return f"<Listener to {self.processes} processes>"
 
     def listen(self, seconds: float) -> bool:
-        """Keeps what they do for so long; True: there was no room for more before that."""
+        """Keeps what they do for so long, or until all have ended; True: there was no room for more before that."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self._capture.listen(min(left, _LOOK_AGAIN)):
                 return True
             if time.monotonic() < end:
                 self._look()
+                if self.have_ended:
+                    break
         return False
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether none of those that were looked for, or listened to, runs any more."""
+        return not any(map(runs, self._known))
 
     def listen_while(self, work: Callable[[], Any]) -> Any:
         """Keeps what they do while `work` runs in this thread; what it returns."""
@@ -80,12 +89,24 @@ class Listener:
         return found
 
     def write(self, file: Path) -> None:
-        """The timeline, for ui.perfetto.dev. After stop()."""
-        self._capture.write(os.fspath(file), self._origin_ns)
+        """The timeline, for ui.perfetto.dev; whole, or `file` stays as it is. After stop()."""
+        if file.exists() and not file.is_file():  # a pipe or a device
+            self._capture.write(os.fspath(file), self._origin_ns)
+            return
+        target = file.resolve()
+        fresh = target.with_name(f"{target.name}.tmp-{os.getpid()}")
+        try:
+            self._capture.write(os.fspath(fresh), self._origin_ns)
+            fresh.replace(target)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
 
     def _look(self, *, first: bool = False) -> None:
         """Listens to those that it does not listen to yet; passes over whom others listen to, but for the first time."""
-        for pid in self._pids():
+        pids = set(self._pids())
+        self._known |= pids
+        for pid in sorted(pids):
             for path in recorders(pid):
                 try:
                     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
