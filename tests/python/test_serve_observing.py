@@ -74,11 +74,12 @@ class TestStat:
         of_interval = tables(seen, before)
         assert "5,000 rows (2,500/s)" in of_interval and "0 rows (0/s)" in of_interval
 
-    @pytest.mark.parametrize("address", ["", "some-run", "shoal-serve-", "shoal-serve-x-1", "x" * 300])
+    @pytest.mark.parametrize("address", ["some-run", "shoal-serve-", "shoal-serve-x-1", "x" * 300])
     def test_what_is_no_address(self, stat: Stat, address: str) -> None:
         status, shown, error = stat(address)
         assert (status, shown) == (1, "")
-        assert_one_line(error, f"{address!r} is no address of a model service")
+        assert_one_line(error, "is no address of a model service")
+        assert repr(address) in error
 
     def test_a_service_that_is_closed(self, stat: Stat) -> None:
         with shoal.ModelService({"double": double}, context="thread") as service:

@@ -14,15 +14,14 @@ from shoal.cli.console import fail, nearest, printable, program, wrong_use
 
 def read_config(run_dir: Path, needs: Iterable[str] = ()) -> dict[str, Any]:
     """What the run was told (config.json). Fails with one line when `run_dir` is not the folder of a run, or it was not told what it needs."""
-    if not run_dir.is_dir():
+    if not os.path.isdir(run_dir):  # False for a name that is too long, too
         wrong_use(why_no_folder(run_dir))
     file = run_dir / "config.json"
     try:
         config = json.loads(file.read_text())
     except FileNotFoundError:
-        if (
-            run_dir.resolve().parent.parent / "config.json"
-        ).exists() and run_dir.resolve().parent.name == "checkpoints":
+        folder = run_dir.resolve().parent
+        if folder.name == "checkpoints" and (folder.parent / "config.json").exists():
             fail(f"the checkpoint {str(run_dir)!r} is damaged: it has no state.json")
         runs = sorted(run_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
         which = f"; it holds runs, the latest is {printable(str(runs[-1].parent))}" if runs else ""
@@ -40,7 +39,7 @@ def read_config(run_dir: Path, needs: Iterable[str] = ()) -> dict[str, Any]:
 
 def why_no_folder(run_dir: Path) -> str:
     """Why `run_dir` is no folder, and which was meant by it."""
-    if run_dir.is_file():
+    if os.path.isfile(run_dir):
         of_a_run = f"; its run is {str(run_dir.parent)!r}" if (run_dir.parent / "config.json").exists() else ""
         return f"{str(run_dir)!r} is a file, and not the folder of a run{of_a_run}"
     meant = nearest(run_dir.name, (path.name for path in run_dir.parent.glob("*") if path.is_dir()))

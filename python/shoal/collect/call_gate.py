@@ -134,6 +134,7 @@ def in_call(method: Callable[Concatenate[Any, P], Result]) -> Callable[Concatena
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Result:
-        return self._gate.run(name, functools.partial(method, self, *args, **kwargs), self._end)  # type: ignore[no-any-return]
+        gate: CallGate = self._gate
+        return gate.run(name, functools.partial(method, self, *args, **kwargs), self._end)
 
     return call

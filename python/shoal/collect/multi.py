@@ -271,9 +271,8 @@ class MultiSync(Multi):
 
     def _finish(self, round: _Round) -> None:
         total, everyone = self._setups[0].total, range(len(self._setups))
-        ordered = self.processes.orders_of(
-            round.experience
-        )  # what interrupts this may come between an order and its number
+        # What interrupts this may come between an order and its number.
+        ordered = self.processes.orders_of(round.experience)
         for place in everyone:
             if place not in ordered and place not in round.reports:
                 self.order(place, round.experience, total, self._setups[place].first, round.steps, round.random)

@@ -229,7 +229,7 @@ struct RemoteCollectors::Impl final : MessageServer::Owner {
 
   void look() override {
     const std::lock_guard lock(mutex);
-    while (!ready.empty() && begun < allowed && published >= 0) {
+    while (!ready.empty() && begun < allowed && published >= 0 && waiting.size() < members.size()) {
       const auto id = ready.front();
       ready.pop_front();
       Member& member = members.at(id);
@@ -355,6 +355,7 @@ std::optional<CollectedRollout> RemoteCollectors::take() {
   if (!me.changed.wait_for(lock, kPatience, there)) return {};
   CollectedRollout oldest = std::move(me.waiting.front());
   me.waiting.pop_front();
+  me.server.wake();
   oldest.finished.insert(oldest.finished.begin(), me.ended_in_stale.begin(),
                          me.ended_in_stale.end());
   me.ended_in_stale.clear();

@@ -3,8 +3,9 @@
 // learner's.
 //
 // A collector that is ready gets the newest weights and may begin a rollout: while fewer than
-// `allowed` were begun. So at most max_lag + 1 are begun and not learned from, which bounds memory
-// and, where collectors are about as fast as each other, the age of the weights. A rollout that is
+// `allowed` were begun, and fewer wait than there are collectors. So at most max_lag + 1 are begun
+// and not learned from, which bounds memory, and collectors that are faster than their learner do
+// not run ahead of it, which bounds the age of the weights. A rollout that is
 // older all the same, since its collector is slow, is dropped and counted.
 //
 // Threads: the learner's calls those of RolloutSupply; any thread the rest. One of its own.

@@ -189,6 +189,18 @@ TEST(RemoteCollectors, NoMoreRolloutsAreBegunThanTheLagAllows) {
   EXPECT_TRUE(collectors[2]->gets_work()) << "one was learned from";
 }
 
+TEST(RemoteCollectors, ACollectorDoesNotRunAheadOfItsLearner) {
+  const Learning learning(small_config(8));
+  static_cast<void>(learning.learner->iterate());
+  Scripted only(learning);
+  for (int k = 1; k <= 3; ++k) {
+    ASSERT_TRUE(k == 1 ? only.is_given_work() : only.gets_work());
+    only.send_rollout(learning);
+    EXPECT_FALSE(only.is_given_work(600ms)) << "one waits, and there is one collector";
+    EXPECT_LE(learning.learn(k).policy_lag, 1);
+  }
+}
+
 TEST(RemoteCollectors, ARolloutThatHasBecomeTooOldIsCountedAndNotLearnedFrom) {
   const Learning learning(small_config(1));
   static_cast<void>(learning.learner->iterate());

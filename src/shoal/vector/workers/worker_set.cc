@@ -543,11 +543,14 @@ void WorkerSet::close(std::chrono::milliseconds timeout) noexcept {
   if (!pool_) return;
   const os::Deadline deadline = os::deadline_after(timeout);
   const os::Deadline busy_deadline = os::deadline_after(std::min(timeout, kBusyCloseTimeout));
-  std::vector<os::Deadline> deadlines;
+  const bool has_error = state_.failed();
+  std::vector<Farewell> farewells;
   for (int worker = 0; worker < size(); ++worker) {
     const bool busy = slot(worker).asked != slot(worker).answered ||
                       (slot(worker).is_up() && engine_.is_busy(worker));
-    deadlines.push_back(busy ? busy_deadline : deadline);
+    farewells.push_back({.until = busy ? busy_deadline : deadline,
+                         .tells = timeout.count() > 0 && !busy && !has_error &&
+                                  !pool_->dead(slot(worker).incarnation)});
   }
   state_.close();
   for (int worker = 0; worker < size(); ++worker) {
@@ -556,41 +559,39 @@ void WorkerSet::close(std::chrono::milliseconds timeout) noexcept {
   const std::shared_ptr<WorkerPool> pool = std::exchange(pool_, nullptr);
   if (!maker_.is_this()) return;  // the workers are not its own
   board_.end();
-  if (!pool->closed()) close_session(*pool, deadlines, timeout.count() == 0);
+  if (!pool->closed()) close_session(*pool, farewells);
   if (owns_pool_) {
     pool->close_within(std::chrono::ceil<std::chrono::milliseconds>(os::time_left(deadline)));
   }
 }
 
-void WorkerSet::close_session(WorkerPool& pool, std::span<const os::Deadline> deadlines,
-                              bool at_once) noexcept {
+void WorkerSet::close_session(WorkerPool& pool, std::span<const Farewell> farewells) noexcept {
   try {
     for (const WorkerSlot& slot : slots_) {
       const auto worker = static_cast<std::size_t>(index_of(slot));
+      const os::Deadline until = farewells[worker].until;
       PoolMessage close{.kind = PoolKind::kClose, .session = session_, .bytes = {}};
-      if (slot.move) pool.send(slot.move->to.incarnation, close, -1, deadlines[worker]);
+      if (slot.move) pool.send(slot.move->to.incarnation, close, -1, until);
       close.flag = true;
       if (!slot.sits()) continue;
-      pool.send(slot.incarnation, close, -1, deadlines[worker]);
+      pool.send(slot.incarnation, close, -1, until);
       engine_.ring(static_cast<int>(worker));
     }
     for (const WorkerSlot& slot : slots_) {
-      if (slot.sits()) {
-        await_closed(pool, slot, deadlines[static_cast<std::size_t>(index_of(slot))], at_once);
-      }
+      if (slot.sits())
+        await_closed(pool, slot, farewells[static_cast<std::size_t>(index_of(slot))]);
     }
-    recycling_.close(pool, std::min(deadlines.front(), os::deadline_after(kBusyCloseTimeout)));
+    recycling_.close(pool,
+                     std::min(farewells.front().until, os::deadline_after(kBusyCloseTimeout)));
   } catch (const std::exception&) {
     // A channel that broke: the worker is on its way out, and the environments with it.
   }
   pool.forget(session_);
 }
 
-// What takes too long is given up, and after an interrupt all that is left. Whose environments were not closed is told, unless it is the
-// caller that did not wait.
-void WorkerSet::await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadline deadline,
-                             bool at_once) {
-  const Patience patience{.deadline = deadline, .check = options_.interrupt_check};
+// What takes too long is given up, and after an interrupt all that is left.
+void WorkerSet::await_closed(WorkerPool& pool, const WorkerSlot& slot, const Farewell& farewell) {
+  const Patience patience{.deadline = farewell.until, .check = options_.interrupt_check};
   for (;;) {
     // Looked at first: what it sent before its end is still taken.
     const bool ended = pool.dead(slot.incarnation);
@@ -603,6 +604,7 @@ void WorkerSet::await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadl
       return;
     }
     if (message) continue;
+    if (ended && !farewell.tells) return;
     if (ended) {
       process::DeathCertificate certificate = pool.death(slot.incarnation).certificate;
       certificate.first_env = slot.scene.first_env;
@@ -612,7 +614,7 @@ void WorkerSet::await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadl
       return;
     }
     if (closing_.goes_on(patience)) continue;
-    if (!closing_.interrupted() && !at_once) {
+    if (farewell.tells && !closing_.interrupted()) {
       os::log(os::LogLevel::kWarning, "vector",
               "{} is killed: its environments did not close in time", slot.scene.describe());
     }

@@ -155,9 +155,15 @@ class WorkerSet {
   bool poll_opening(int worker);
   void mark_ready(WorkerSlot& slot);
 
-  void close_session(WorkerPool& pool, std::span<const os::Deadline> deadlines,
-                     bool at_once) noexcept;
-  void await_closed(WorkerPool& pool, const WorkerSlot& slot, os::Deadline deadline, bool at_once);
+  /// How long a worker's environments may take to close, and whether it is logged that they were
+  /// not: not where the caller does not wait, waits for a call of theirs, or has an error already,
+  /// and not of a worker that had ended before.
+  struct Farewell {
+    os::Deadline until;
+    bool tells;
+  };
+  void close_session(WorkerPool& pool, std::span<const Farewell> farewells) noexcept;
+  void await_closed(WorkerPool& pool, const WorkerSlot& slot, const Farewell& farewell);
 
   std::shared_ptr<WorkerPool> pool_;
   const bool owns_pool_;
