@@ -17,8 +17,6 @@ from shoal.cli.runs import read_config, why_no_folder
 from shoal.cli.stat_tables import tables
 
 _CLEAR = "\x1b[H\x1b[2J"
-_ADDRESS = "shoal-serve-"
-"""What the addresses of model services begin with."""
 _LONGEST = 86_400
 """Seconds of --watch."""
 
@@ -112,7 +110,7 @@ def _only(value: Any, wanted: Any) -> Any:
 
 def _absence(target: str | None, runs: Path) -> str:
     """Why nothing is shown, in one line."""
-    from shoal.serve.observing import absence
+    from shoal.serve.observing import ADDRESS, absence
     from shoal.stat.processes import in_a_container
 
     if target is None:
@@ -124,9 +122,9 @@ def _absence(target: str | None, runs: Path) -> str:
     if _is_folder(target):
         read_config(Path(target))  # which says what it lacks
         return f"{target!r} is a run that was not there a moment ago"
-    if target.startswith(_ADDRESS):
+    if target.startswith(ADDRESS):
         return absence(target)
     why = why_no_folder(Path(target))
     if "/" in target or "did you mean" in why or os.path.exists(target):
         return why
-    return f"{why}, and it is no address of a model service, which is like {_ADDRESS}PID-NUMBER"
+    return f"{why}, and it is no address of a model service, which is like {ADDRESS}PID-NUMBER"

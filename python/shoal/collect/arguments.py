@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shoal.names import needs_torch
+from shoal.process.error_report import first_line
 from shoal.serve.client import ServiceModel
 from shoal.serve.local import LocalModel
 from shoal.serve.service import ModelService
@@ -180,7 +181,7 @@ def _checked_device(device: Any, torch: Any) -> Any:
     try:
         checked = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device= takes a device as torch names it, got {device!r}: {_first_line(error)}") from None
+        raise ValueError(f"device= takes a device as torch names it, got {device!r}: {first_line(error)}") from None
     if checked.type != "cuda":
         return checked
     count = torch.cuda.device_count() if torch.backends.cuda.is_built() else 0
@@ -194,10 +195,6 @@ def _checked_device(device: Any, torch: Any) -> Any:
             f'device={device!r} is not here, for {have}: give another one, as device="cpu", or leave it out'
         )
     return checked
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def rows(name: str, frames: Any, num_envs: int, collectors: int = 0) -> int:

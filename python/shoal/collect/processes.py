@@ -19,7 +19,7 @@ from shoal.collect.weights import Layout
 from shoal.errors import StartFailed, TooManyFaults, WorkerDied
 from shoal.ipc.pickling import dumps
 from shoal.ipc.sharing import Parcel, leave_fd
-from shoal.process.error_report import pack_exception, unpack_exception
+from shoal.process.error_report import first_line, pack_exception, unpack_exception
 from shoal.vector.factories import Recipe
 from shoal.vector.faults import Backoff, FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -251,7 +251,7 @@ class Processes:
     def require_reset(self, error: BaseException) -> None:
         """The collectors are left in the middle of something by this error."""
         if self._broken is None:
-            self._broken = _first_line(error)
+            self._broken = first_line(error)
 
     # Weights
 
@@ -479,7 +479,7 @@ class Processes:
             self._lose(place)
         error = TimeoutError(hung) if hung is not None else self._why(places[0])
         if self._policy.on_fault == "raise":
-            self._broken = _first_line(error)
+            self._broken = first_line(error)
             raise error
         self._count_fault(error)
         for place in places:
@@ -493,7 +493,7 @@ class Processes:
     def _count_fault(self, error: Exception) -> None:
         """Raises TooManyFaults when there were too many: those that end together, as with their zygote, count once."""
         now = time.monotonic()
-        self._faults.append((now, _first_line(error)))
+        self._faults.append((now, first_line(error)))
         recent = [text for at, text in self._faults if now - at <= self._policy.restart_window]
         if len(recent) > self._policy.max_restarts:
             self._broken = recent[-1]
@@ -551,7 +551,3 @@ def _pack(setup: Setup, parcel: Parcel, *, gpu: bool) -> bytes:
         for name, part in parts.items():
             dumps(part, name, gpu=gpu, parcel=parcel)
         raise
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

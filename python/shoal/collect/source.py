@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from shoal import _core
 from shoal.collect.actors import OUTPUTS, NetworkActor
 from shoal.collect.station import Counts, Rows, Setup, Station
+from shoal.process.error_report import first_line
 
 __all__ = ["InProcess", "Raw", "Source"]
 
@@ -194,7 +195,7 @@ class InProcess(Source):
         try:
             self._station.load_state(state, seed)
         except BaseException as error:
-            self._broken = (str(error).splitlines() or [type(error).__name__])[0]
+            self._broken = first_line(error)
             raise
         self._broken = None
 

@@ -10,10 +10,15 @@ from shoal.errors import RemoteError, RemoteTraceback, SpacesDiffer
 from shoal.identity.missing_names import explain, missing_names_of
 from shoal.process._forked_child import end_forked_child
 
-__all__ = ["pack_exception", "unpack_exception"]
+__all__ = ["first_line", "pack_exception", "unpack_exception"]
 
 _MISSING_NAMES = "_shoal_missing_names"
 """The attribute of a worker's exception that says what it did not find; gone before the caller sees it."""
+
+
+def first_line(error: BaseException) -> str:
+    """What it says first; its type where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from shoal.process.error_report import first_line
 from shoal.serve.in_python import InPython
 from shoal.serve.structure import tree_map
 
@@ -114,7 +115,7 @@ class OnCuda(InPython):
             self._captured = frozenset()
             print(
                 f"model service: a {type(self.model).__name__} cannot be captured as a CUDA graph and runs without: "
-                f"{(str(error).splitlines() or [type(error).__name__])[0].rstrip('.')}. ModelService(buckets=()) does not try",
+                f"{first_line(error).rstrip('.')}. ModelService(buckets=()) does not try",
                 file=sys.stderr,
                 flush=True,
             )

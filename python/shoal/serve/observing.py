@@ -9,10 +9,13 @@ from typing import Any
 
 from shoal import _core
 from shoal.errors import DeadlineExceeded, ServiceDied
+from shoal.process.running import is_running
 
-__all__ = ["absence", "observe", "scalars", "services"]
+__all__ = ["ADDRESS", "absence", "observe", "scalars", "services"]
 
-_PREFIX = "@shoal-serve-"
+ADDRESS = "shoal-serve-"
+"""What the addresses of services begin with."""
+_PREFIX = f"@{ADDRESS}"
 _PATIENCE = 2.0
 """Seconds for a service to answer who observes it."""
 
@@ -41,7 +44,7 @@ def observe(address: str) -> dict[str, Any] | None:
         "state": "running" if running else "down" if instances else "starting",
         "instances": instances,
         "running": running,
-        "servers": sorted({pid for pid in pids if _runs(pid)}),
+        "servers": sorted({pid for pid in pids if is_running(pid)}),
         "restarts": restarts,
         "seconds": seconds,
         "models": models,
@@ -52,8 +55,8 @@ def absence(address: str) -> str:
     """Why observe(address) sees nothing, in one line."""
     maker = _maker(address)
     if maker is None:
-        return f"{address!r} is no address of a model service, which is like {_PREFIX[1:]}PID-NUMBER"
-    if not _runs(maker):
+        return f"{address!r} is no address of a model service, which is like {ADDRESS}PID-NUMBER"
+    if not is_running(maker):
         return f"the model service at {address} has ended with process {maker}, which made it"
     if address in services():
         return f"the model service at {address} does not answer; process {maker} made it"
@@ -61,16 +64,8 @@ def absence(address: str) -> str:
 
 
 def _maker(address: str) -> int | None:
-    found = re.fullmatch(re.escape(_PREFIX[1:]) + r"(\d+)-[0-9a-f]+", address)
+    found = re.fullmatch(re.escape(ADDRESS) + r"(\d+)-[0-9a-f]+", address)
     return None if found is None else int(found[1])
-
-
-def _runs(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in "ZX"
 
 
 def scalars(stats: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:

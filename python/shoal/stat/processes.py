@@ -18,7 +18,6 @@ __all__ = [
     "memory_of",
     "mine",
     "parent_of",
-    "runs",
 ]
 
 File = tuple[int, int]
@@ -108,15 +107,6 @@ def memory_of(pid: int) -> int:
     except (OSError, ValueError):
         return 0
     return (int(resident) - int(shared)) * _PAGE
-
-
-def runs(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended and waits for its parent to notice."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return False
-    return state not in "ZX"
 
 
 def command_of(pid: int) -> str:

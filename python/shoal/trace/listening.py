@@ -11,8 +11,8 @@ from typing import Any
 
 from shoal import _core
 from shoal.errors import Error
+from shoal.process.running import is_running
 from shoal.reprs import never_raises
-from shoal.stat.processes import runs
 from shoal.trace.processes import recorders
 
 __all__ = ["Listener"]
@@ -64,7 +64,7 @@ class Listener:
     @property
     def have_ended(self) -> bool:
         """Whether none of those that were looked for, or listened to, runs any more."""
-        return not any(map(runs, self._known))
+        return not any(map(is_running, self._known))
 
     def listen_while(self, work: Callable[[], Any]) -> Any:
         """Keeps what they do while `work` runs in this thread; what it returns."""

@@ -16,6 +16,8 @@ import gymnasium
 from gymnasium.error import AlreadyPendingCallError, ResetNeeded
 from gymnasium.utils import EzPickle
 
+from shoal.process.error_report import first_line
+
 __all__ = ["Keeper", "Snapshot", "Snapshots", "kind_of", "tell_end_of"]
 
 _COPIED = b"shoal: an environment copied where it is: "  # no pickle begins so
@@ -179,7 +181,7 @@ class Keeper:
             except Exception as error:
                 raise TypeError(
                     f"{type(_innermost(env)).__name__} does not support snapshots: it can be neither pickled "
-                    f"({_first_line(unpicklable)}) nor copied ({_first_line(error)})"
+                    f"({first_line(unpicklable)}) nor copied ({first_line(error)})"
                 ) from error
         key = uuid.uuid4().bytes  # no other group's, whichever process that is in
         self._copies[key] = twin
@@ -245,10 +247,6 @@ def _innermost(env: Any) -> Any:
 
 def _forgets(kind: type) -> bool:
     return issubclass(kind, EzPickle) and kind.__getstate__ is EzPickle.__getstate__
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def pairs(src: Any, dst: Any, num_envs: int) -> tuple[list[int], list[int]]:
