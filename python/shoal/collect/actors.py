@@ -8,7 +8,7 @@ import inspect
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,8 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector.utils import batch_space
 
 from shoal import _core
+from shoal.collect.answers import OUTPUTS, array_of, described, parts_of, refuse_what_is_no_answer, store, tensor_of
+from shoal.collect.generators import Generators
 from shoal.serve.client import ServiceModel
 from shoal.serve.in_python import is_module
 from shoal.serve.local import LocalModel
@@ -30,14 +32,9 @@ __all__ = [
     "RandomActor",
     "Staged",
     "actor_of",
-    "array_of",
     "check_policy",
-    "generators_of_devices",
     "only_model",
-    "parts_of",
 ]
-
-OUTPUTS = ("log_prob", "value")
 
 
 class Staged(NamedTuple):
@@ -185,7 +182,7 @@ class PythonActor(Actor):
         self._policy: Any = policy
         self._num_envs = num_envs
         self._first_env = first_env
-        self._random = _Generators(seed)
+        self._random = Generators(seed)
         self._known = False
         self._initial_state: Callable[[int], Any] | None = getattr(policy, "initial_state", None)
         self.is_recurrent = self._initial_state is not None
@@ -199,7 +196,7 @@ class PythonActor(Actor):
 
     @contextlib.contextmanager
     def acting(self, arrays: dict[str, Any], staged: Staged | None = None) -> Iterator[Any]:
-        as_leaf = _tensor_of if self.wants_tensors else np.asarray
+        as_leaf = tensor_of if self.wants_tensors else np.asarray
         self._seen = _seen(arrays, as_leaf)
         self._staged = None if staged is None else _StagedRows(_seen(staged.own, as_leaf), staged)
         self._columns = slice(None) if staged is None else staged.columns
@@ -263,10 +260,10 @@ class PythonActor(Actor):
         return self._policy(obs, self._state, is_first) if self.is_recurrent else self._policy(obs)
 
     def _take(self, answer: Any, t: int) -> None:
-        _refuse_what_is_no_answer(answer)
+        refuse_what_is_no_answer(answer)
         given = parts_of(answer)
         if "action" not in given:
-            raise TypeError(f"the policy gave no action: {_described(answer)}")
+            raise TypeError(f"the policy gave no action: {described(answer)}")
         if self.is_recurrent:
             if "state" not in given:
                 raise TypeError("a policy with an initial_state() returns a dict with the next 'state', too")
@@ -280,7 +277,7 @@ class PythonActor(Actor):
         elif outputs != self.outputs:
             raise TypeError(f"the policy gave {sorted(outputs)} beside its actions, and {sorted(self.outputs)} before")
         for name, value in given.items():
-            _store(name, value, self._rows[name].of[t], self._columns, self._first_env)
+            store(name, value, self._rows[name].of[t], self._columns, self._first_env)
 
 
 class ServiceActor(PythonActor):
@@ -537,102 +534,6 @@ def _source(policy: str | Path) -> tuple[Path | None, dict[str, Any] | None]:
     return directory, None
 
 
-def parts_of(answer: Any) -> dict[str, Any]:
-    """What a policy returned, by name: "action", "log_prob", "value", …
-
-    Raises:
-        TypeError: for a tuple of another length.
-    """
-    if isinstance(answer, Mapping):
-        return dict(answer)
-    if isinstance(answer, tuple):
-        names = ("action", *OUTPUTS)
-        if not 1 <= len(answer) <= len(names):
-            raise TypeError(
-                f"a policy returns actions, or (action, log_prob), or (action, log_prob, value); got {len(answer)}"
-            )
-        return dict(zip(names, answer, strict=False))
-    return {"action": answer}
-
-
-def _refuse_what_is_no_answer(answer: Any) -> None:
-    """Raises TypeError for what a policy returns by mistake."""
-    if isinstance(answer, Mapping | tuple | list | np.ndarray | np.generic) or hasattr(answer, "detach"):
-        return
-    what = "None" if answer is None else repr(type(answer).__name__)
-    if callable(answer):
-        raise TypeError(
-            f"the policy gave no actions but {what}, which can be called itself: of a function that makes a policy, give "
-            "policy= what it returns"
-        )
-    if inspect.iscoroutine(answer):
-        answer.close()  # nobody is to be warned that it was not awaited
-    if hasattr(answer, "__await__") or inspect.isgenerator(answer):
-        raise TypeError(
-            f"the policy gave no actions but {what}: give a function without async and yield, which returns them"
-        )
-    if not hasattr(answer, "__array__"):
-        more = "; has it a return?" if answer is None else ""
-        raise TypeError(
-            f"the policy gave no actions but {what}: return an array or a tensor, with an action for each environment{more}"
-        )
-
-
-def _store(name: str, value: Any, row: Any, columns: slice, first_env: int) -> None:
-    """Writes a policy's output where it belongs. Raises ValueError where it does not fit: nothing is broadcast, no fraction
-    cut off, and no integer wrapped around.
-
-    Args:
-        columns: those that count; copies of others are elsewhere.
-        first_env: the number of their first.
-    """
-    if isinstance(row, np.ndarray):
-        given = array_of(value)
-        if given.shape == row.shape and (given.dtype == row.dtype or _may_become(given.dtype, row.dtype)):
-            if given.dtype != row.dtype:
-                _check_range(name, given, row.dtype, columns, first_env)
-            row[...] = given
-            return
-    else:
-        given = value if hasattr(value, "is_floating_point") else _tensor_of(value)
-        fits = given.shape == row.shape and (row.is_floating_point() or not given.is_floating_point())
-        if fits and not given.is_complex():
-            if given.dtype != row.dtype and not row.is_floating_point():
-                _check_range(name, array_of(given), array_of(row).dtype, columns, first_env)
-            row.copy_(given)
-            return
-    raise ValueError(
-        f"the policy gave {name} of shape {tuple(given.shape)} and {given.dtype}; for these environments it is of shape "
-        f"{tuple(row.shape)} and {row.dtype}" + ("" if name != "action" else f": {_what_actions_are(given, row)}")
-    )
-
-
-def _may_become(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    both = given.kind + wanted.kind
-    return set(both) <= set("iu") or np.can_cast(given, wanted, "same_kind")
-
-
-def _check_range(name: str, given: np.ndarray, wanted: np.dtype[Any], columns: slice, first_env: int) -> None:
-    """Raises ValueError for an integer that the type has not."""
-    if wanted.kind not in "iu" or given.dtype.kind not in "iu" or np.can_cast(given.dtype, wanted, "safe"):
-        return
-    own, bounds = given[columns], np.iinfo(wanted)
-    wrong = np.argwhere((own < bounds.min) | (own > bounds.max))
-    if len(wrong):
-        at = tuple(wrong[0])
-        raise ValueError(
-            f"the policy gave {name} {own[at]} for environment {first_env + at[0]}, which {wanted}, the type of its action space, "
-            f"cannot hold: give {bounds.min} to {bounds.max}"
-        )
-
-
-def _what_actions_are(given: Any, row: Any) -> str:
-    count, *shape = row.shape
-    if "int" in str(row.dtype) and given.ndim:
-        return "return the actions themselves, not scores of them, one for each environment"
-    return f"return an action for each of the {count} environments, each of the action space's shape {tuple(shape)}"
-
-
 def _same(leaf: Any) -> Any:
     return leaf
 
@@ -650,85 +551,3 @@ def _copied(state: Any) -> Any:
     if type(state) in (tuple, list):
         return type(state)(map(_copied, state))
     return copy.deepcopy(state)
-
-
-def array_of(value: Any) -> np.ndarray:
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-    return np.asarray(value)
-
-
-def _tensor_of(array: Any) -> Any:
-    import torch
-
-    return torch.as_tensor(array)
-
-
-def _described(answer: Any) -> str:
-    return (
-        f"{type(answer).__name__} of {sorted(answer)}" if isinstance(answer, Mapping) else repr(type(answer).__name__)
-    )
-
-
-class _Generators:
-    """The global generators of torch (where it is imported; those of CUDA devices where CUDA is in use) and NumPy: inside of
-    `with`, those of one user."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._numpy = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed))).get_state(legacy=False)
-        self._torch: Any = None
-        self._cuda: list[Any] = []  # by device
-
-    def __enter__(self) -> None:
-        self._outer = np.random.get_state(legacy=False)
-        np.random.set_state(self._numpy)
-        torch = sys.modules.get("torch")
-        self._outer_torch = None
-        if torch is not None:
-            self._outer_torch = torch.get_rng_state()
-            torch.set_rng_state(self._own_torch(torch))
-        self._of_devices = generators_of_devices(torch)
-        self._outer_cuda = [generator.get_state() for generator in self._of_devices]
-        for device, generator in enumerate(self._of_devices):
-            if device < len(self._cuda):
-                generator.set_state(self._cuda[device])
-            else:
-                generator.manual_seed(self._seed)
-
-    def __exit__(self, *_: object) -> None:
-        self._numpy = np.random.get_state(legacy=False)
-        np.random.set_state(self._outer)
-        if self._outer_torch is not None:
-            torch = sys.modules["torch"]
-            self._torch = torch.get_rng_state()
-            torch.set_rng_state(self._outer_torch)
-        if self._of_devices:
-            self._cuda = [generator.get_state() for generator in self._of_devices]
-            for generator, outer in zip(self._of_devices, self._outer_cuda, strict=True):
-                generator.set_state(outer)
-
-    def state(self) -> dict[str, Any]:
-        return {
-            "numpy": self._numpy,
-            "torch": None if self._torch is None else self._torch.numpy().copy(),
-            "cuda": [state.numpy().copy() for state in self._cuda],
-        }
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self._numpy = state["numpy"]
-        self._torch = None if state["torch"] is None else _tensor_of(state["torch"])
-        self._cuda = [_tensor_of(of_device) for of_device in state["cuda"]]
-
-    def _own_torch(self, torch: Any) -> Any:
-        if self._torch is None:
-            self._torch = torch.Generator().manual_seed(self._seed).get_state()
-        return self._torch
-
-
-def generators_of_devices(torch: Any) -> Sequence[Any]:
-    """The global ones of CUDA devices. None where CUDA is not in use: whether a process uses it is not decided here."""
-    if torch is None or not torch.cuda.is_initialized():
-        return ()
-    generators: Sequence[Any] = torch.cuda.default_generators
-    return generators

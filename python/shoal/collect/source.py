@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal import _core
-from shoal.collect.actors import OUTPUTS, NetworkActor
+from shoal.collect.actors import NetworkActor
+from shoal.collect.answers import OUTPUTS
 from shoal.collect.station import Counts, Rows, Setup, Station
 from shoal.process.error_report import first_line
 

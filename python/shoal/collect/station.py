@@ -12,7 +12,8 @@ import numpy as np
 from gymnasium import spaces
 
 from shoal import _core
-from shoal.collect.actors import OUTPUTS, Actor, NetworkActor, RandomActor, Staged, actor_of
+from shoal.collect.actors import Actor, NetworkActor, RandomActor, Staged, actor_of
+from shoal.collect.answers import OUTPUTS
 from shoal.serve.structure import tree_map
 from shoal.vector.build import build_vec
 from shoal.vector.plan import Asked

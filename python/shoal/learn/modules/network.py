@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from shoal.collect.actors import parts_of
+from shoal.collect.answers import parts_of
 from shoal.learn.modules.moments import ObsNormalizer
 from shoal.learn.modules.seeds import For, begin_at, derived, drawing_from
 from shoal.learn.spaces import description_of, leaves

@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 import torch
 
-from shoal.collect.actors import generators_of_devices
+from shoal.collect.generators import generators_of_devices
 
 __all__ = ["For", "begin_at", "derived", "drawing_from"]
 
