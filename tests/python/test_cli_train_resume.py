@@ -244,6 +244,23 @@ def test_resuming_what_is_over_says_so(shoal):
     status, out, err = shoal("train", "--resume", "run", "--json", "--quiet")
     assert status == 0 and json.loads(out)["steps"] == 1024
     assert err.startswith("The run had made its 1,024 steps already")
+    assert err.splitlines()[0].endswith(":  shoal train --resume run --total-steps 2048")
+
+
+def test_a_run_that_goes_on_as_it_was_told_names_what_it_leaves_out(shoal, caplog):
+    train = ["shoal/CartPole-v1", *SHORT, "--run-dir", "run", "--continue", "--quiet"]
+    for again in range(2):
+        assert shoal("train", *train)[0] == 0
+        assert not caplog.messages, again
+    others = ["--total-steps", "4096", "--preset", "cleanrl_cartpole", "--max-episode-steps", "20"]
+    status, out, _ = shoal("train", *train, *others)
+    assert status == 0 and "--resume run --total-steps" in out
+    (told,) = caplog.messages
+    assert (
+        "total_steps=512 and not 4096, preset=CartPole-v1 and not cleanrl_cartpole, max_episode_steps= as it was"
+        in told
+    )
+    assert "--resume RUN changes" in told
 
 
 def test_resuming_before_the_first_checkpoint_says_how_to_begin_anew(shoal, trained):

@@ -59,6 +59,6 @@ def why_unwritable(path: Path) -> str | None:
     return "the file system is read-only" if os.statvfs(there).f_flag & os.ST_RDONLY else "permission denied"
 
 
-def command(*words: str | Path) -> str:
+def command(*words: str | Path | int) -> str:
     """A command line of this program that can be pasted into a shell, as the user called the program."""
     return shlex.join([program(), *map(str, words)])

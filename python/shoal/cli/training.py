@@ -96,7 +96,7 @@ class Training:
                     ranks = len(trainer.members)
                     result = _conduct(trainer, quiet, older)
                 if trainer.rank == 0:
-                    if self._resume and result.steps == began_at and (was_over := _why_over(result)):
+                    if self._resume and result.steps == began_at and (was_over := self._why_over(result)):
                         (note if json else say)(was_over)
                     _report(result, json, ranks)
         except (KeyboardInterrupt, Terminated) as signalled:
@@ -105,6 +105,19 @@ class Training:
             if error.__cause__ is None:
                 self._check_folder()
             raise
+
+    def _why_over(self, result: Result) -> str | None:
+        """Of a run that was resumed and made no step: what it had reached before, and how it goes on."""
+        assert self._run_dir is not None
+        if result.ending == "target":
+            more = command("train", "--resume", self._run_dir, "--set", "target_return=null")
+            return f"The run had reached its target_return already, and made no step; this goes on past it:  {more}"
+        if result.ending == "budget":
+            more = command("train", "--resume", self._run_dir, "--total-steps", 2 * result.steps)
+            return (
+                f"The run had made its {result.steps:,} steps already, and made none; this makes as many again:  {more}"
+            )
+        return None
 
     def _events_of_another(self) -> list[Path]:
         """The event files of a run that was in the folder before this one, which begins anew there."""
@@ -237,17 +250,6 @@ def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str | None) 
         f"{str(run_dir)!r} ended before its first checkpoint, which is written every save_every_seconds ({seconds:g}) seconds; "
         f"start it anew, {again}"
     )
-
-
-def _why_over(result: Result) -> str | None:
-    """Of a run that was resumed and made no step: what it had reached before."""
-    if result.ending == "target":
-        return (
-            "The run had reached its target_return already, and made no step; --set target_return=null goes on past it."
-        )
-    if result.ending == "budget":
-        return f"The run had made its {result.steps:,} steps already, and made none; a greater --total-steps goes on."
-    return None
 
 
 def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path]) -> Result:

@@ -121,6 +121,16 @@ class EnvOptions:
             given["atari"] = _changed(recorded.atari, self.atari)
         return replace(recorded, **given)
 
+    def differing_from(self, recorded: EnvOptions) -> list[str]:
+        """The names of those that `recorded` has otherwise."""
+        wanted = self.over(recorded)
+        differing = [
+            name for name, value in vars(wanted).items() if name != "atari" and value != getattr(recorded, name)
+        ]
+        if preprocessing_of(wanted.atari) != preprocessing_of(recorded.atari):
+            differing.append("atari")
+        return differing
+
     def beside(self, arguments: Mapping[str, Any]) -> tuple[EnvOptions, dict[str, Any]]:
         """These, and where they say nothing those among `arguments`; the rest of which come second."""
         names = [option.name for option in fields(self)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 import warnings
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Request", "RunPlan", "new_run_dir"]
 
 _LISTENING = ("appo", "impala")
+_logger = logging.getLogger("shoal.learn")
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,13 @@ class Request:
         if self.resume == "auto":
             self.resume = ranks.same(lambda: holds_run(Path(str(self.run_dir))))
             if self.resume:
+                asked = {"algorithm": self.algorithm, "preset": self.preset}, self.overrides, self.options
                 self.as_told = True
                 self.algorithm = self.preset = self.config = None
                 self.overrides = {}
         plan = self._recorded(ranks) if self.resume else self._anew(ranks)
+        if self.as_told and ranks.first:
+            _tell_what_is_left_out(plan, *asked)
         ranks.agree({name: plan.about.get(name) for name in ("shoal", "env", "algorithm", "atari")} | plan.config)
         return plan
 
@@ -263,6 +268,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+def _tell_what_is_left_out(
+    plan: RunPlan, asked: Mapping[str, str | None], overrides: Mapping[str, Any], options: environments.EnvOptions
+) -> None:
+    """Warns of what a run that goes on as it was told does not take."""
+    told = plan.config | {name: plan.about.get(name) for name in asked}
+    wanted = override(plan.config, overrides) | {name: value for name, value in asked.items() if value is not None}
+    differs = [f"{name}={told[name]} and not {value}" for name, value in wanted.items() if told[name] != value]
+    differs += [f"{name}= as it was" for name in options.differing_from(plan.options)]
+    if differs:
+        _logger.warning(
+            "the run %s goes on as it was told when it began, with %s; resume=True or --resume RUN changes the options of a run",
+            plan.run_dir,
+            ", ".join(differs),
+        )
 
 
 def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
