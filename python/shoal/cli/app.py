@@ -104,7 +104,7 @@ def _refuse_empty_paths() -> None:
             if parameter.annotation in ("Path", "list[Path]"):
                 option: Any = parameter.default
                 option.parser = functools.partial(path, may_be_file=option.file_okay)
-                option.parser.__name__ = "path" if option.file_okay else "dir"  # as help shows it
+                option.metavar = option.metavar or ("FILE" if option.file_okay else "FOLDER")
 
 
 _refuse_empty_paths()

@@ -38,7 +38,9 @@ def stat(
     workers: bool = typer.Option(
         False, "--workers", help="A line for every worker, not only for those that need a look."
     ),
-    runs: Path = typer.Option(Path("runs"), "--runs", help="Where runs are looked for that have ended."),
+    runs: Path = typer.Option(
+        Path("runs"), "--runs", metavar="FOLDER", help="Where runs are looked for that have ended."
+    ),
 ) -> None:
     """Show what Shoal does on this machine: environments, pools, collectors, model services, training runs.
 

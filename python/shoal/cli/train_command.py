@@ -112,7 +112,9 @@ def train(
         "--overlap",
         help="ppo and a2c: collect the next rollout beside the update, with weights that are one update old.",
     ),
-    run_dir: Path = typer.Option(None, "--run-dir", help="Where results go [default: a new folder in runs/]."),
+    run_dir: Path = typer.Option(
+        None, "--run-dir", metavar="FOLDER", help="Where results go [default: a new folder in runs/]."
+    ),
     resume: Path = typer.Option(
         None,
         "--resume",
