@@ -29,11 +29,10 @@ class Error(RuntimeError):
     """Base of Shoal's own exceptions. Where Python has a fitting one (ValueError, TimeoutError), that is raised."""
 
 
-_OF_SIGKILL = (
-    "\nSIGKILL that nobody sent is mostly the kernel's, where memory is short: dmesg tells. "
-    "Fewer workers take less, shoal.WorkerOptions(memory_limit=…) is a bound, and on_fault='restart' goes on without a stop: "
-    'the guide\'s page "Errors", WorkerDied.'
-)
+_OF_SIGKILL = "SIGKILL that nobody sent is mostly the kernel's, where memory is short: dmesg tells."
+_OF_ENVIRONMENTS = "Fewer workers take less, shoal.WorkerOptions(memory_limit=…) is a bound, and on_fault='restart' goes on without a stop"
+_OF_OTHERS = "Fewer processes take less"
+_PAGE = 'the guide\'s page "Errors", WorkerDied.'
 
 
 class WorkerDied(Error):
@@ -48,6 +47,7 @@ class WorkerDied(Error):
             unknown: it ended with its zygote, which the message names, or somebody else collected its status.
         log_tail: the last lines it wrote, oldest first.
         kind: as `shoal.Fault.kind`: "killed", "exit", "hang" (the message then has its Python stack) or "memory".
+        remedy: how to go on, the last line of the message; None: by on_fault=, which what has environments takes.
     """
 
     def __init__(
@@ -61,8 +61,9 @@ class WorkerDied(Error):
         exitcode: int | None = None,
         log_tail: tuple[str, ...] = (),
         kind: str = "killed",
+        remedy: str | None = None,
     ) -> None:
-        super().__init__(message + _OF_SIGKILL if exitcode == -signal.SIGKILL and kind == "killed" else message)
+        super().__init__(message)
         self.worker = worker
         self.index = index
         self.env_indices = env_indices
@@ -70,6 +71,16 @@ class WorkerDied(Error):
         self.exitcode = exitcode
         self.log_tail = log_tail
         self.kind = kind
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        lines = [super().__str__()]
+        if self.exitcode == -signal.SIGKILL and self.kind == "killed":
+            fewer = _OF_ENVIRONMENTS if self.env_indices and self.remedy is None else _OF_OTHERS
+            lines.append(f"{_OF_SIGKILL} {fewer}: {_PAGE}")
+        if self.remedy:
+            lines.append(self.remedy)
+        return "\n".join(lines)
 
 
 class OwnerDied(Error):

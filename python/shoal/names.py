@@ -69,6 +69,6 @@ def needs_torch(what: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors"):
+        if error.name != "torch":
             raise
         raise ModuleNotFoundError(f"{what} needs torch:  pip install 'shoal[torch]'", name=error.name) from error

@@ -414,6 +414,21 @@ def test_arguments_of_raw_frames_are_refused(arguments: dict[str, Any], message:
         AtariEnv("ALE/Pong-v5", **arguments)
 
 
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("CartPole-v1", "CartPole-v1 is no Atari game"),
+        (gymnasium.spec("CartPole-v1"), "CartPole-v1 is no Atari game"),
+        (5, "takes the id of a game, such as 'ALE/Pong-v5', or its EnvSpec, got 5"),
+    ],
+)
+def test_what_is_no_game_is_told_as_that(env: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        AtariEnv(env)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'frame_stack'"):
+        AtariEnv("ALE/Pong-v5", frame_stack=3)
+
+
 def test_a_wrapper_and_a_program_see_the_games_own_parts() -> None:
     env = AtariEnv(gymnasium.spec("ALE/Breakout-v5"), {"noop_max": 0}, render_mode="rgb_array")
     env.reset(seed=1)
@@ -536,7 +551,7 @@ def test_who_describes_raw_frames_gets_them(tmp_path: Path, arguments: dict[str,
 def test_another_way_of_scaling_rewards_goes_before_the_default_sign(train: Any) -> None:
     assert train(normalize_reward=True, name="a")["config"]["sign_reward"] is False
     assert train(sign_reward=False, name="b")["config"]["sign_reward"] is False
-    with pytest.raises(ValueError, match="sign_reward and normalize_reward"):
+    with pytest.raises(ValueError, match="atari= says clip_reward=True.*normalize_reward=True scales them: choose one"):
         train(normalize_reward=True, atari={"clip_reward": True}, name="c")
 
 
@@ -553,6 +568,10 @@ def test_another_way_of_scaling_goes_before_all_preprocessing_that_does_not_name
         (AtariPreprocessing(), True),
     ):
         given = dataclasses.replace(options, atari=asked).with_preprocessing("ALE/Breakout-v5", "atari")
+        if sign and "normalize_reward" in scaling:  # of both, one has to be chosen
+            with pytest.raises(ValueError, match="atari= says clip_reward=True"):
+                sign_of_rewards(given, asked, {}, overrides)
+            continue
         assert sign_of_rewards(given, asked, {}, overrides)["sign_reward"] is sign, asked
 
 

@@ -440,6 +440,8 @@ def test_plot_survives_a_line_that_is_being_written(shoal, tmp_path):
 def test_plot_of_an_unknown_scalar_names_the_nearest(shoal, tmp_path):
     run = run_of(tmp_path / "run", RECORDS)
     assert_one_line(shoal("plot", run, "--metric", "train/los"), 1, "no 'train/los'", "did you mean train/loss?")
+    assert_one_line(shoal("plot", run, "--metric", "loss"), 1, "no 'loss'; did you mean train/loss?")
+    assert_one_line(shoal("plot", run, "--metric", "xyz"), 1, "no 'xyz'; it has ", "return, ", "train/loss")
 
 
 def test_plot_of_no_run_says_what_is_missing(shoal, tmp_path):

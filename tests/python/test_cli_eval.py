@@ -117,6 +117,29 @@ def test_eval_says_that_drawing_lacks_a_package_before_it_plays(shoal, trained, 
     )
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Gymnasium's, of the same
+@pytest.mark.parametrize(
+    "draws",
+    [
+        "def __init__(self): super().__init__()",
+        "def render(self): raise NotImplementedError",
+        "def render(self): return None",
+        "def render(self): return [[0.0]]",
+    ],
+)
+def test_eval_says_what_a_class_needs_to_be_drawn(shoal, trained, tmp_path, monkeypatch, draws):
+    monkeypatch.setattr("shoal.learn.evaluate", lambda *_, **__: pytest.fail("it has played"))
+    monkeypatch.delitem(sys.modules, "hidden_tasks", raising=False)
+    (tmp_path / "hidden_tasks.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n"
+        f"class Hidden(CartPoleEnv):\n    {draws}\n"
+        "gymnasium.register('Hidden-v0', Hidden)\n"
+    )
+    result = shoal("eval", trained, "--env", "hidden_tasks:Hidden-v0", "--gif", "x.gif")
+    parts = ["hidden_tasks:Hidden-v0 cannot be drawn", "render_mode='rgb_array'", "metadata['render_modes']"]
+    assert_one_line(result, 1, *parts, "(height, width, 3) of uint8")
+
+
 def test_eval_cuts_an_episode_that_it_draws_and_that_has_no_end(shoal, trained, monkeypatch):
     from PIL import Image
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -206,8 +208,13 @@ def test_steps_that_are_rounded_up_to_whole_iterations_are_told_at_the_start(sho
     assert out.startswith("shoal/CartPole-v1 trained for 384 steps")
     status, out, err = shoal("train", "--resume", "run", "--total-steps", "512")
     assert status == 0 and "whole ones" not in err and "trained for 512 steps" in out
-    status, out, err = shoal("train", "--resume", "run", "--total-steps", "600", "--quiet")
-    assert status == 0 and "whole ones" not in err and "trained for 640 steps" in out
+    status, out, err = shoal(
+        "train", "--resume", "run", "--total-steps", "900", "--quiet", "--set", "pause_at_step=641"
+    )
+    assert status == 0 and "whole ones" not in err and "stopped after 768 steps" in out
+    caplog.clear()
+    status, out, err = shoal("train", "--resume", "run")
+    assert status == 0 and "whole ones" not in err and not caplog.records and "trained for 1,024 steps" in out
 
 
 @pytest.mark.parametrize(
@@ -222,9 +229,10 @@ def test_steps_that_are_rounded_up_to_whole_iterations_are_told_at_the_start(sho
 )
 def test_what_is_said_of_rounding_is_what_a_run_does(changed, end):
     config = {"algorithm": "ppo", "total_steps": 2000, "num_envs": 2, "num_steps": 32, "sync_fraction": 1.0, **changed}
-    told = rounded_steps(config)
+    told = rounded_steps(config, ["num_steps"])
     assert told is None if end is None else told.endswith(end)
-    assert rounded_steps(config, made=5000) is None
+    assert rounded_steps(config, ["num_steps"], made=5000) is None
+    assert rounded_steps(config, ["seed"]) is None
 
 
 def test_on_a_terminal_progress_is_a_bar(tmp_path):
@@ -338,10 +346,15 @@ def test_an_argument_that_an_environment_does_not_know_is_said_of_its_flag(shoal
                     super().__init__(sloppy=True) if inner else super().__init__()
 
             gymnasium.register("Strict-v0", lambda **kwargs: Strict(**kwargs))
+            gymnasium.register("Plain-v0", Strict)
         """)
     )
     train = ["train", "strict_tasks:Strict-v0", *SHORT, "--num-workers", "0", "--env-kwargs"]
     assert_one_line(shoal(*train, "wide=1"), 2, "shoal: --env-kwargs: strict_tasks:Strict-v0 takes no 'wide'\n")
+    train[1] = "strict_tasks:Plain-v0"
+    assert_one_line(shoal(*train, "wide=1"), 2, "strict_tasks:Plain-v0 takes no 'wide'; it takes inner\n")
+    assert_one_line(shoal(*train, "iner=1"), 2, "strict_tasks:Plain-v0 takes no 'iner'; did you mean inner?\n")
+    train[1] = "strict_tasks:Strict-v0"
     status, _, err = shoal(*train, "inner=1")
     assert status != 0 and "--env-kwargs" not in err
     assert "CartPoleEnv.__init__() got an unexpected keyword argument 'sloppy'" in err.splitlines()[-1]
@@ -409,6 +422,20 @@ def test_a_folder_that_holds_a_run_is_not_trained_into(shoal, trained):
     )
 
 
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_folder_that_is_trained_in_is_not_trained_into(shoal, trained, tmp_path, saved):
+    (tmp_path / "run").mkdir()
+    if saved:
+        shutil.copytree(trained, tmp_path / "run", dirs_exist_ok=True)
+    said = "another process is training in 'run'"
+    with (tmp_path / "run/lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "run")
+        assert_one_line(result, 2 if saved else 1, f"shoal: {said}: name another --run-dir\n")
+        if saved:
+            assert_one_line(shoal("train", "--resume", "run"), 1, f"shoal: {said}: wait for its end\n")
+
+
 def test_a_folder_that_cannot_be_made_is_named(shoal, tmp_path):
     (tmp_path / "file").touch()
     assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "file/run"), 1, "file/run")
@@ -416,24 +443,28 @@ def test_a_folder_that_cannot_be_made_is_named(shoal, tmp_path):
     assert_one_line(shoal("train", "shoal/CartPole-v1", *SHORT, "--run-dir", "file"), 1, said)
 
 
-def test_an_environment_that_fails_shows_its_own_traceback(shoal, tmp_path):
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes before Python 3.11")
+@pytest.mark.parametrize("where", [[], ["--num-workers", "0"]])
+@pytest.mark.parametrize("fails_in", ["step", "reset", "__init__"])
+def test_an_environment_that_fails_shows_its_own_traceback(shoal, tmp_path, fails_in, where):
     (tmp_path / "bad_tasks.py").write_text(
         textwrap.dedent("""
             import gymnasium
             from gymnasium.envs.classic_control import CartPoleEnv
 
             class Bad(CartPoleEnv):
-                def step(self, action):
-                    raise KeyError("the lost key")
+                def FAILS_IN(self, *_, **__):
+                    raise ValueError("the lost key")
 
             gymnasium.register("Bad-v0", Bad)
-        """)
+        """).replace("FAILS_IN", fails_in)
     )
-    status, out, err = shoal("train", "bad_tasks:Bad-v0", *SHORT)
+    status, out, err = shoal("train", "bad_tasks:Bad-v0", *SHORT, *where)
     assert (status, out) == (1, "")
-    assert 'raise KeyError("the lost key")' in err and "bad_tasks.py" in err
-    assert err.splitlines()[-1].startswith("shoal: KeyError: 'the lost key'")
-    assert "shoal/cli" not in err
+    assert 'raise ValueError("the lost key")' in err and "bad_tasks.py" in err
+    assert "environment 0" in err
+    assert err.splitlines()[-1] == "shoal: ValueError: the lost key"
+    assert "shoal/cli" not in err and "shoal/learn" not in err
 
 
 def test_a_folder_that_cannot_be_written_is_said_with_the_remedy(shoal, monkeypatch, trained):

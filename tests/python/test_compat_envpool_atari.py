@@ -191,3 +191,10 @@ def test_names_are_envpools() -> None:
         assert env.spec.id == "TicTacToe3d-v5"
     with pytest.raises(gymnasium.error.NameNotFound):
         envpool.make("Pongg-v5", env_type="gymnasium")
+
+
+def test_a_misspelt_game_is_told_with_the_nearest_by_envpools_name() -> None:
+    with pytest.raises(gymnasium.error.NameNotFound, match="no environment 'Brakout-v5'. Did you mean 'Breakout-v5'"):
+        envpool.make("Brakout-v5", "gymnasium")
+    with pytest.raises(gymnasium.error.NameNotFound, match="Did you mean 'CartPole-v1'"):
+        envpool.make("CartPol-v1", "gymnasium")

@@ -94,12 +94,15 @@ def test_a_fork_that_would_break_gives_way_and_says_why() -> None:
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        with pytest.warns(UserWarning, match="(?s)start_method='fork'.*fork server.*thread"):
+        with pytest.warns(UserWarning, match="(?s)start_method='fork'.*fork server.*thread") as warned:
             envs = SubprocVecEnv([CounterEnv], start_method="fork")
     finally:
         done.set()
         thread.join()
     envs.close()
+    (text,) = (str(each.message) for each in warned)
+    assert "\nSubprocVecEnv(start_method='forkserver') does so without this warning; " in text
+    assert "make_vec" not in text and "context=" not in text
 
 
 @pytest.mark.parametrize(

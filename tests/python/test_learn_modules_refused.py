@@ -128,6 +128,19 @@ def test_what_no_checkpoint_could_keep_is_refused_before_anything_is_learned(tmp
     assert not (tmp_path / "run/config.json").exists()
 
 
+class SamePaths(learn_envs.Drift):
+    observation_space = spaces.Dict({"a/b": spaces.Box(0, 1), "a": spaces.Dict({"b": spaces.Box(0, 1)})})
+
+
+def of_one_number(_: Any, action_space: Any) -> ActorCritic:
+    return ActorCritic(spaces.Box(0, 1), action_space)
+
+
+def test_observations_with_one_name_in_a_checkpoint_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\('a', 'b'\) and \('a/b',\) are both 'a/b' in a checkpoint"):
+        shoal.learn.Trainer(SamePaths, policy=of_one_number, run_dir=tmp_path, num_workers=0, **PPO)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

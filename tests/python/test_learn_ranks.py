@@ -87,6 +87,7 @@ def test_a_rank_that_is_killed_or_stopped_ends_the_run_with_one_error(tmp_path: 
             trainer.wait(30)
     assert (caught.value.rank, caught.value.pid) == (1, pid)
     assert caught.value.host == os.uname().nodename
+    assert "no checkpoint yet" in str(caught.value) and "on_fault" not in str(caught.value)
     if how == signal.SIGKILL:
         assert "signal 9 (SIGKILL)" in str(caught.value)
     else:

@@ -100,6 +100,20 @@ def test_environments_that_ignore_their_seed_are_restarted_with_a_warning(tmp_pa
     assert result.steps == 3000
 
 
+def test_environments_that_are_changed_on_resume_are_not_blamed(tmp_path):
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, pause_at_step=600, **SMALL)
+    with pytest.warns(RuntimeWarning, match="so they were reset: env_kwargs changed. The run goes on with what"):
+        result = shoal.learn.train(run_dir=tmp_path, num_workers=0, env_kwargs={"entropy": True}, resume=True)
+    assert result.steps == 3000
+
+
+def test_the_seed_of_a_run_stays(tmp_path):
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, seed=3, pause_at_step=600, **SMALL)
+    with pytest.raises(ValueError, match="seed=5: the run in .* began with seed=3, .*leave it out"):
+        shoal.learn.train(run_dir=tmp_path, resume=True, seed=5)
+    assert shoal.learn.train(run_dir=tmp_path, num_workers=0, resume=True, seed=3).steps == 3000
+
+
 def test_what_is_best_stays_so_where_a_resumed_run_goes_another_way(tmp_path):
     """Of a run that was killed after its best evaluation, and before the next checkpoint."""
     options = {"num_envs": 4, "num_steps": 10, "eval_every": 400, "eval_episodes": 2, "final_episodes": 0}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +72,7 @@ def test_a_run_leaves_its_directory_behind(tmp_path):
 def test_status_and_poll_follow_the_run(tmp_path):
     with shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path / "run", num_workers=0, **SMALL) as trainer:
         assert trainer.status()["phase"] == "ready"
-        with pytest.raises(RuntimeError, match="has not ended"):
+        with pytest.raises(RuntimeError, match=r"has not ended: wait\(\)"):
             trainer.result()
         trainer.start()
         assert trainer.wait() is True
@@ -187,6 +189,51 @@ def test_an_environments_exception_arrives_as_it_was_raised(tmp_path):
                 env_kwargs={"fail_at": 25},
                 **SMALL,
             )
+
+
+class Mortal(learn_envs.Drift):
+    def step(self, action):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes before Python 3.11")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_an_environment_raised_is_kept_with_its_traceback(tmp_path, workers):
+    options = {"env_kwargs": {"fail_at": 25}, "num_workers": workers, **SMALL}
+    with pytest.raises(LookupError):
+        shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, **options)
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["error"] == "LookupError: step 25 is the one that fails"
+    assert "learn_envs.py" in result["traceback"] and "trainer.py" not in result["traceback"]
+    assert re.search(r"^environment \d: step\(\), step \d+ of its episode, .*last seed \d+$", result["traceback"], re.M)
+
+
+def test_a_run_whose_worker_died_says_how_it_goes_on(tmp_path):
+    options = {**SMALL, "total_steps": 10**8, "save_every_seconds": 0, "target_return": None}
+    for run_dir, due in ((tmp_path / "saved", "checkpoints/last"), (tmp_path / "new", "config.json")):
+        if run_dir.name == "new":
+            options["save_every_seconds"] = 60
+        with shoal.learn.Trainer(learn_envs.Drift, run_dir=run_dir, num_workers=1, **options) as trainer:
+            trainer.start()
+            while not (run_dir / due).exists():
+                assert not trainer.wait(0.01)
+            os.kill(trainer._pids()[0], signal.SIGKILL)
+            with pytest.raises(shoal.WorkerDied, match="SIGKILL") as died:
+                trainer.wait()
+        assert "on_fault" not in str(died.value) and "WorkerOptions" not in str(died.value)
+        last = str(died.value).splitlines()[-1]
+        if run_dir.name == "saved":
+            assert last.endswith(f"resume=True, or:  shoal train --resume {run_dir}")
+            assert str(pickle.loads(pickle.dumps(died.value))) == str(died.value)
+        else:
+            assert last.endswith("save_every_seconds=60: start it anew.")
+
+
+def test_an_evaluation_whose_worker_died_names_no_on_fault(tmp_path):
+    shoal.learn.train(learn_envs.Drift, run_dir=tmp_path, num_workers=0, **SMALL)
+    with pytest.raises(shoal.WorkerDied, match="dmesg tells. Fewer processes") as died:
+        shoal.learn.evaluate(tmp_path, 2, env=Mortal, num_workers=1)
+    assert "on_fault" not in str(died.value)
 
 
 def test_every_thread_that_waits_is_told_what_made_the_run_fail(tmp_path):
@@ -354,7 +401,10 @@ def test_a_bad_option_is_one_clear_error_before_anything_starts(tmp_path, option
     [
         ({"num_workers": "2"}, r"num_workers=…\) takes an int, got '2'"),
         ({"preset": 5}, "preset is 5, it has to be a name"),
-        ({"policy_hidden": {8}}, "options are numbers, strings, lists and None"),
+        ({"policy_hidden": {8}}, r"options are numbers, strings, lists and None, and policy_hidden is \{8\}"),
+        ({"on_fault": "restart"}, "train has no on_fault=, .*resume='auto'; or write the loop over make_vec"),
+        ({"worker": shoal.WorkerOptions()}, "train has no worker=, which is an argument of shoal.make_vec"),
+        ({"memory_limit": 1 << 30}, "train has no memory_limit=, which is an argument of shoal.WorkerOptions"),
     ],
 )
 def test_an_option_of_the_wrong_kind_is_one_clear_error(tmp_path, options, message):

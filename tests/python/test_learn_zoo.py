@@ -189,24 +189,15 @@ def test_nothing_of_a_file_is_run(tmp_path: Path) -> None:
         ),
         ("frame_stack: 2", {"frame_stack": 2}),
         ("env_wrapper: null\nframe_stack: null", {}),
+        ("normalize: null\ncallback: null\nvec_env_wrapper: null\npolicy_kwargs: null\nreplay_buffer_class: null", {}),
     ],
 )
 def test_what_a_key_means(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
     assert entry(tmp_path / "ppo.yml", text) == found
 
 
-def test_an_optimisers_eps_is_torchs_where_its_arguments_have_none(tmp_path: Path) -> None:
-    kwargs = 'policy_kwargs: "dict(optimizer_kwargs=dict(betas=(0.8, 0.9)))"'
-    betas = {"adam_beta1": 0.8, "adam_beta2": 0.9}
-    assert entry(tmp_path / "ppo.yml", kwargs) == {**betas, "adam_eps": 1e-8}
-    assert "adam_eps" not in entry(tmp_path / "dqn.yml", kwargs)  # whose policy sets none
-
-
-def test_a2cs_optimiser(tmp_path: Path) -> None:
-    path = tmp_path / "a2c.yml"
-    kwargs = 'policy_kwargs: "dict(optimizer_kwargs=dict(eps=1e-6), optimizer_class=RMSpropTFLike)"'
-    assert entry(path, kwargs) == {"optimizer": "rmsprop_tf", "rmsprop_eps": 1e-6}
-    assert entry(path, "use_rms_prop: false\nrms_prop_eps: 1.0e-7") == {"optimizer": "adam", "rmsprop_eps": 1e-7}
+def test_the_algorithm_is_the_files_unless_another_is_asked_for(written: Any) -> None:
+    path = written("Mine-v0: {gamma: 0.5}", "a2c.yml")
     assert zoo.read(path, "Mine-v0").algorithm == "a2c"
     assert zoo.read(path, "Mine-v0", "ppo").algorithm == "ppo"
 
@@ -221,7 +212,8 @@ def test_recurrent_policies(tmp_path: Path) -> None:
     assert zoo.read(path, "Mine-v0").algorithm == "recurrent_ppo"
     shared = 'policy_kwargs: "dict(shared_lstm=True, enable_critic_lstm=False)"'
     assert entry(path, shared) == {"shared_lstm": True}
-    assert "from the policy alone" in "".join(zoo.read(path, "Mine-v0").notes)
+    found = zoo.read(path, "Mine-v0")
+    assert not found.notes and "from the policy alone" in "".join(found.otherwise)
     for refused in (
         "policy: MlpPolicy",
         'policy_kwargs: "dict(enable_critic_lstm=False)"',
@@ -282,7 +274,7 @@ def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_pa
         "learning_rate: 'cos_3' is neither",
         "env_wrapper: [{}] (it takes no such value);",
         "env_kwargs is a dict, got 5",
-        "policy_kwargs: optimizer_kwargs: {'betas': 0.9} (it takes no such value);",
+        "policy_kwargs: optimizer_kwargs: {'betas': 0.9} (it takes no such value)",
         "policy_kwargs: net_arch: {'pi': 1, 'vf': 2} (it takes no such value);",
     ):
         assert said in refused
@@ -300,6 +292,9 @@ def test_values_of_no_such_kind_are_named_with_their_file_and_all_at_once(tmp_pa
         ("ppo.yml", "env_wrapper: Wrapped", "env_wrapper: 'Wrapped' is no path of a wrapper, module.Name"),
         ("ppo.yml", "env_wrapper: {a.b.One: 5}", "env_wrapper: a.b.One is a dict, got 5"),
         ("dqn.yml", 'train_freq: "4"', "train_freq: '4' is no number of steps"),
+        ("dqn.yml", "train_freq: true", "train_freq: True is no number of steps"),
+        ("dqn.yml", 'n_envs: "8"', "n_envs: '8' is no number."),
+        ("dqn.yml", "n_envs: 1.5", "n_envs: 1.5 is no number of environments."),
         ("dqn.yml", "train_freq: [4]", "train_freq: [4] (it takes no such value)"),
         (
             "ppo.yml",
@@ -313,12 +308,15 @@ def test_a_value_of_no_such_kind_is_named_with_its_key(tmp_path: Path, name: str
         entry(tmp_path / name, text)
 
 
-def test_what_changes_nothing_is_a_note(written: Any, tmp_path: Path) -> None:
+def test_what_changes_nothing_and_what_is_done_otherwise_are_notes(written: Any, tmp_path: Path) -> None:
     file = written(CARTPOLE + "      tensorboard_log: /tmp/x\n      frame_stack: 2\n")
-    with pytest.warns(
-        UserWarning, match="ppo.yml:CartPole-v1: left out.*frame_stack: 2 .an episode.*tensorboard_log: /tmp/x"
-    ):
+    with pytest.warns(UserWarning) as caught:
         shoal.learn.Trainer("CartPole-v1", config=file, num_workers=0, run_dir=tmp_path / "noted").close()
+    left_out, otherwise = (str(warning.message) for warning in caught)
+    assert left_out.startswith("ppo.yml:CartPole-v1: left out, since it changes nothing here: tensorboard_log: /tmp/x")
+    assert otherwise.startswith(
+        "ppo.yml:CartPole-v1: done otherwise here: frame_stack: 2 (an episode begins with copies"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         shoal.learn.Trainer("CartPole-v1", config=written(CARTPOLE), num_workers=0, run_dir=tmp_path / "silent").close()
@@ -333,20 +331,37 @@ def test_the_entry_of_an_environment_is_found(written: Any) -> None:
           n_envs: 3
         CartPole-v1:
           gamma: 0.7
-        LunarLander-v2:
+        LunarLander-v3:
           gamma: 0.8
     """
     file = written(anchored)
     assert zoo.read(file, "Other-v1").arguments == {"gamma": 0.5, "num_envs": 3}
     assert zoo.read(file, "shoal/CartPole-v1").source == "ppo.yml:CartPole-v1"
     assert zoo.read(file, "package:CartPole-v1").source == "ppo.yml:CartPole-v1"
-    assert zoo.read(f"{file}:LunarLander-v2", "LunarLander-v3").arguments == {"gamma": 0.8}
+    assert zoo.read(f"{file}:LunarLander-v3", "LunarLander-v4").arguments == {"gamma": 0.8}
     with pytest.raises(
         ValueError,
-        match="no entry for 'LunarLander-v3'; to take that of LunarLander-v2, write .*ppo.yml:LunarLander-v2",
+        match="no entry for 'LunarLander-v4'; to take that of LunarLander-v3, write .*ppo.yml:LunarLander-v3",
     ):
-        zoo.read(file, "LunarLander-v3")
-    assert zoo.read(written("default: {gamma: 0.1}"), "Unheard-v0").arguments == {"gamma": 0.1}
+        zoo.read(file, "LunarLander-v4")
+
+
+def test_the_entry_for_all_others_is_taken_with_a_note_that_names_the_nearest(written: Any, tmp_path: Path) -> None:
+    file = written("default: {gamma: 0.1}\nHalfCheetah-v4: {gamma: 0.2}")
+    found = zoo.read(file, "HalfCheetah-v5")
+    assert found.arguments == {"gamma": 0.1}
+    nearest = f"; to take that of HalfCheetah-v4, write {file}:HalfCheetah-v4"
+    assert found.remarks() == [f"ppo.yml:default is taken, since HalfCheetah-v5 has no entry of its own{nearest}"]
+    assert zoo.read(file, "Pong").remarks() == ["ppo.yml:default is taken, since Pong has no entry of its own"]
+    assert not zoo.read(f"{file}:default", "HalfCheetah-v5").remarks()
+    assert not zoo.read(file, "HalfCheetah-v4").remarks()
+    with pytest.warns(UserWarning, match="ppo.yml:default is taken, since CartPole-v1 has no entry of its own"):
+        shoal.learn.Trainer("CartPole-v1", config=file, num_workers=0, run_dir=tmp_path / "run").close()
+
+
+LIMIT = """        - gymnasium.wrappers.TimeLimit:
+                max_episode_steps: 100
+"""
 
 
 def test_games_of_atari_have_one_entry_and_its_wrapper_is_ours(written: Any) -> None:
@@ -370,6 +385,15 @@ def test_games_of_atari_have_one_entry_and_its_wrapper_is_ours(written: Any) -> 
         "num_envs": 8,
     }
     assert zoo.read(written("PongNoFrameskip-v4: {n_envs: 2}"), "PongNoFrameskip-v4").arguments["atari"] is False
+    limited = atari.replace("          frame_stack", f"    {LIMIT}          frame_stack")
+    assert zoo.read(written(limited), "ALE/Pong-v5").arguments["wrappers"] == [
+        "gymnasium.wrappers:TimeLimit(max_episode_steps=100)"
+    ]
+    limited = atari.replace("          env_wrapper:\n", f"          env_wrapper:\n    {LIMIT}")
+    with pytest.raises(
+        ValueError, match="env_wrapper: gymnasium.wrappers.TimeLimit .it comes before AtariWrapper.*list it after"
+    ):
+        zoo.read(written(limited), "ALE/Pong-v5")
     sticky = atari.replace("noop_max: 10", "action_repeat_probability: 0.25")
     with pytest.raises(ValueError, match="action_repeat_probability: 0.25 .the emulator's own is env_kwargs'"):
         zoo.read(written(sticky), "ALE/Pong-v5")
@@ -378,7 +402,7 @@ def test_games_of_atari_have_one_entry_and_its_wrapper_is_ours(written: Any) -> 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("td3.yml", CARTPOLE, "is of td3, which Shoal has not; there is ppo, a2c"),
+        ("td3.yml", CARTPOLE, "is of td3, which Shoal has not; there is ppo, a2c.*by algorithm= or --algorithm"),
         ("ppo.yml", "- 1", "no file of rl-baselines3-zoo's"),
         ("ppo.yml", "CartPole-v1: 3", "no set of hyperparameters: 3"),
         ("ppo.yml", "CartPole-v1: {learning_rate: cos_3}", "learning_rate: 'cos_3' is neither a number nor a schedule"),
@@ -402,6 +426,57 @@ def test_a_policy_of_pictures_is_refused_where_there_are_none(
     ):
         shoal.learn.train(env, config=file, run_dir=tmp_path / "run", final_episodes=0)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "name", "policy", "instead"),
+    [
+        (learn_envs.Spot, "ppo.yml", "MlpPolicy", "CnnPolicy"),
+        (learn_envs.Spot, "dqn.yml", "MlpPolicy", "CnnPolicy"),
+        (learn_envs.Spot, "ppo_lstm.yml", "MlpLstmPolicy", "CnnLstmPolicy"),
+        (learn_envs.Pictures, "ppo.yml", "MlpPolicy", "MultiInputPolicy"),
+    ],
+)
+def test_a_policy_that_takes_pictures_for_numbers_is_refused_where_there_are_some(
+    written: Any, tmp_path: Path, env: Any, name: str, policy: str, instead: str
+) -> None:
+    file = written(f"Mine-v0: {{policy: {policy}}}", name)
+    refused = (
+        rf"{name}:Mine-v0 says policy: {policy}, which takes a picture for so many numbers.*Take policy: {instead}"
+    )
+    with pytest.raises(ValueError, match=f"{refused} in a copy of the file, or give a network of your own"):
+        shoal.learn.Trainer(env, config=f"{file}:Mine-v0", num_workers=0, run_dir=tmp_path / "run")
+
+
+def test_pictures_beside_numbers_have_more_features_than_there(written: Any, tmp_path: Path) -> None:
+    file = written("Mine-v0: {policy: MultiInputPolicy}")
+    with pytest.warns(
+        UserWarning, match="says policy: MultiInputPolicy, done otherwise here: a picture becomes 512.*there, 256"
+    ):
+        shoal.learn.Trainer(
+            learn_envs.Pictures, config=f"{file}:Mine-v0", num_workers=0, run_dir=tmp_path / "run"
+        ).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shoal.learn.Trainer(
+            "CartPole-v1", config=f"{file}:Mine-v0", num_workers=0, run_dir=tmp_path / "numbers"
+        ).close()
+
+
+def test_how_observations_are_looked_at_is_up_to_the_policy(tmp_path: Path) -> None:
+    def of(policy: str, extractor: str) -> str:
+        path = tmp_path / "ppo.yml"
+        path.write_text(f"a: {{policy: {policy}, policy_kwargs: dict(features_extractor_class={extractor})}}")
+        return "".join(zoo.read(path, "a").notes)
+
+    own = {"MlpPolicy": "FlattenExtractor", "CnnPolicy": "NatureCNN", "MultiInputPolicy": "CombinedExtractor"}
+    for policy, extractor in own.items():
+        assert of(policy, f"th.{extractor}") == f"policy_kwargs: features_extractor_class: th.{extractor} (so it is)"
+        for other in {*own.values(), "Mine"} - {extractor}:
+            with pytest.raises(ValueError, match=rf"features_extractor_class: {other} \({policy} has {extractor}\)"):
+                of(policy, other)
+    with pytest.raises(ValueError, match=r"NatureCNN \(which one it has is up to policy:"):
+        entry(tmp_path / "ppo.yml", "policy_kwargs: dict(features_extractor_class=NatureCNN)")
 
 
 def test_a_policy_of_pictures_learns_from_pictures(written: Any, tmp_path: Path) -> None:
@@ -459,6 +534,7 @@ def test_n_steps_are_of_a_return_where_there_is_a_replay(tmp_path: Path) -> None
 def test_a_step_of_train_freq_is_one_of_all_environments(tmp_path: Path) -> None:
     assert entry(tmp_path / "dqn.yml", "n_envs: 4")["train_freq"] == 16, "4 is Stable-Baselines3's default"
     assert entry(tmp_path / "dqn.yml", "{n_envs: 4, train_freq: 1}")["train_freq"] == 4
+    assert entry(tmp_path / "dqn.yml", "{n_envs: 1e1, train_freq: 4}") == {"num_envs": 10, "train_freq": 40}
     assert of_sac(tmp_path, "{n_envs: 3, train_freq: 8}")["train_freq"] == 24
 
 
@@ -497,3 +573,9 @@ def test_a_dict_of_widths_has_the_networks_of_the_algorithm(tmp_path: Path) -> N
     ):
         with pytest.raises(ValueError, match="policy_kwargs: net_arch: .*" + re.escape(has)):
             widths(name, arch)
+
+
+def test_what_an_algorithm_has_not_is_named_once(written: Any) -> None:
+    with pytest.raises(ValueError, match="dqn has not") as refused:
+        zoo.read(written("Mine-v0: {clip_range: lin_0.2}"), "Mine-v0", "dqn")
+    assert str(refused.value).count("clip_range") == 1

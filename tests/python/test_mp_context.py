@@ -210,8 +210,39 @@ def test_get_context_knows_its_methods() -> None:
     assert pickle.loads(pickle.dumps(mp.get_context("spawn", threads=1))) is mp.get_context("spawn", threads=1)
     with pytest.raises(ValueError, match="cannot find context for 'thread'; there are 'auto', 'forkserver'"):
         mp.get_context("thread")
-    with pytest.raises(TypeError, match="speed"):
-        mp.get_context("spawn", speed=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"speed": 3}, TypeError, r"get_context\(\) has no argument 'speed'; there are method, threads, gpu, "),
+        ({"thread": 1}, TypeError, r"get_context\(\) has no argument 'thread'\. Did you mean 'threads'\?"),
+        ({"gpu": "maybe"}, ValueError, r"get_context\(gpu=…\) takes 'own' or True, 'none' or False, got 'maybe'"),
+        ({"gpu": 1}, ValueError, r"get_context\(gpu=…\) takes"),
+        (
+            {"preload": "numpy"},
+            TypeError,
+            r"get_context\(preload=…\) takes a sequence.*the str 'numpy': write \['numpy'\]",
+        ),
+        ({"preload": 3}, TypeError, r"get_context\(preload=…\) takes a sequence of module names, got 3"),
+        ({"env": 3}, TypeError, r"get_context\(env=…\) takes a dict from names to values, got 3"),
+        ({"allow_unsafe_fork": "yes"}, TypeError, r"get_context\(allow_unsafe_fork=…\) takes True or False, got 'yes'"),
+    ],
+)
+def test_an_option_that_a_context_has_not_is_refused(options: dict[str, Any], error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        mp.get_context("spawn", **options)
+
+
+def test_gpus_are_hidden_by_the_words_of_worker_options() -> None:
+    assert mp.get_context(gpu="none") is mp.get_context(gpu=False) is not mp.get_context()
+    assert mp.get_context(gpu="own") is mp.get_context()
+
+
+def test_a_context_prints_as_the_call_that_makes_it() -> None:
+    ctx = mp.get_context("spawn", threads=2, env={"MODE": "fast"})
+    assert repr(ctx) == "shoal.multiprocessing.get_context('spawn', threads=2, env={'MODE': 'fast'})"
+    assert eval(repr(ctx).removeprefix("shoal.multiprocessing."), {"get_context": mp.get_context}) is ctx
 
 
 def test_a_second_set_start_method_names_the_first() -> None:

@@ -273,6 +273,7 @@ def test_a_killed_worker_fails_its_task_alone_and_is_replaced(pool: Pool) -> Non
     with pytest.raises(WorkerDied, match=r"PoolWorker.*SIGKILL") as died:
         results[7].get(LONG)
     assert died.value.exitcode == -signal.SIGKILL
+    assert "dmesg" in str(died.value) and "on_fault" not in str(died.value)
     assert died.value.pid in before
     assert pool.map(square, range(10)) == [x * x for x in range(10)]
 

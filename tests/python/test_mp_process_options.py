@@ -113,7 +113,7 @@ def test_an_option_that_means_nothing_is_one_clear_error(
         ({"threads": 0}, r"get_context\(threads=…\) takes 1 to"),
         ({"threads": "2"}, r"get_context\(threads=…\) takes an int"),
         ({"env": {"A=B": "5"}}, r"get_context\(env=…\) takes names of variables.*got 'A=B'"),
-        ({"env": [("", "5")]}, r"get_context\(env=…\) takes names of variables.*got ''"),
+        ({"env": {"": "5"}}, r"get_context\(env=…\) takes names of variables.*got ''"),
         ({"env": {"A": "1\0 2"}}, r"get_context\(env=…\) takes values without NUL, got '1\\x00 2' for 'A'"),
     ],
 )

@@ -93,6 +93,29 @@ def test_a_script_without_a_guard_that_has_to_run_again_is_an_error_and_no_recur
     assert printed.endswith("\n1\n")
 
 
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_the_error_of_a_script_that_ran_again_says_why_it_had_to(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys, threading
+        import shoal.multiprocessing as mp
+        real = threading.Lock()
+        def h():
+            with real:
+                pass
+        sys.stderr = sys.stdout
+        process = mp.get_context(sys.argv[1]).Process(target=h)
+        process.start(); process.join()
+        print(process.exitcode)
+        """,
+        method,
+    )
+    why = "'h', which is defined there and could not be sent (target.<global>.real: cannot pickle '_thread.lock' object): "
+    assert printed.count(why) == 1, printed
+    assert printed.endswith("\n1\n")
+
+
 EVERY_METHOD = pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
 
 

@@ -110,5 +110,6 @@ def test_what_needs_torch_names_the_command_that_installs_it() -> None:
         needs_torch("policy="),
     ):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
-    with pytest.raises(ModuleNotFoundError, match="No module named 'other'"), needs_torch("policy="):
-        raise ModuleNotFoundError("No module named 'other'", name="other")
+    for other in ("other", "safetensors"):
+        with pytest.raises(ModuleNotFoundError, match=f"No module named '{other}'"), needs_torch("policy="):
+            raise ModuleNotFoundError(f"No module named '{other}'", name=other)

@@ -264,12 +264,23 @@ def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {shoal.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def extras() -> dict[str, list[str]]:
+def requirements() -> tuple[list[str], dict[str, list[str]]]:
+    """Those of the package, and of its extras."""
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef]  # the same under its earlier name
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project["dependencies"], project["optional-dependencies"]
+
+
+def extras() -> dict[str, list[str]]:
+    return requirements()[1]
+
+
+def test_beside_a_torch_that_was_installed_alone_nothing_is_missing() -> None:
+    assert [Requirement(need).name for need in extras()["torch"]] == ["torch"]
+    assert "safetensors" in [Requirement(need).name for need in requirements()[0]]
 
 
 def test_an_installed_torch_may_stay_wherever_a_release_of_an_extras_library_goes_with_it() -> None:

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 import shoal
+import shoal.multiprocessing as mp
 from served_models import MODELS, batch_size, double, linear, picky, pid
 from shoal._learn import RunDirectory
 from shoal.errors import DeadlineExceeded, ModelError, OverCapacity
+from shoal.ipc.pickling import PicklingError
 from shoal.serve.client import ServiceModel
 
 pytestmark = pytest.mark.keeps_processes
@@ -382,6 +384,16 @@ class TestFailures:
         for copies in (pickle.dumps, copy.deepcopy):
             with pytest.raises(TypeError, match=r"send service\.model\(name\)"):
                 copies(service)
+
+    def test_a_service_that_is_sent_to_a_process_says_what_is(self, service: shoal.ModelService) -> None:
+        text = (
+            r"a ModelService belongs to the process that made it, and cannot be pickled: send service\.model\(name\), [^.]*"
+            r"WorkerOptions\(models=service\)$"
+        )
+        with pytest.raises(PicklingError, match=rf"^args\[0\]: {text}"):
+            mp.Process(target=print, args=(service,)).start()
+        with pytest.raises(PicklingError, match=rf"^env\.<closure>\.service: {text}"):
+            shoal.make_vec(lambda: service, 1, num_workers=1)
 
     def test_an_error_whose_text_is_no_utf8_is_told_all_the_same(self) -> None:
         with pytest.raises(ValueError, match=r"/caf\\xe9 holds no run"):

@@ -247,6 +247,7 @@ def test_rows_go_to_a_device_of_another_kind() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_no_device_is_one_clear_error() -> None:
-    with pytest.raises(Exception, match=r"(?i)cuda"):
-        shoal.ModelService({"scale": Scale()}, device="cuda", context="thread")
+@pytest.mark.parametrize("context", ["auto", "thread"])
+def test_no_device_is_one_clear_error(context: str) -> None:
+    with pytest.raises(ValueError, match=r"device='cuda:0': .*; device='cpu' is always there"):
+        shoal.ModelService({"scale": Scale()}, device="cuda:0", context=context)

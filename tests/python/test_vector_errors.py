@@ -418,7 +418,7 @@ def test_a_reset_in_the_old_style_is_named(make: Make) -> None:
 @pytest.mark.parametrize(
     ("actions", "error", "text"),
     [
-        ([0], ValueError, "for each of 3 environments, got 1 of them"),
+        ([0], ValueError, r"for each of 3 environments, \(3,\) in all, got 1 of them"),
         ([0, 0, 0, 0], ValueError, "got 4 of them"),
         (np.zeros((3, 2), np.int64), ValueError, r"got int64 of shape \(3, 2\)"),
         (0, TypeError, "got one int"),

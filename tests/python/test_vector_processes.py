@@ -318,7 +318,7 @@ def test_fork_is_refused_where_threads_live() -> None:
     try:
         with pytest.raises(shoal.ForkRefused, match="thread") as refused:
             shoal.make_vec(CounterEnv, 2, num_workers=2, context="fork")
-        advice = "make_vec(…, context='fork', worker=shoal.WorkerOptions(allow_unsafe_fork=True))"
+        advice = "What forks all the same: worker=shoal.WorkerOptions(allow_unsafe_fork=True), of vector environments"
         assert advice in str(refused.value)
         options = shoal.WorkerOptions(allow_unsafe_fork=True)
         shoal.make_vec(CounterEnv, 2, num_workers=2, context="fork", worker=options).close()
@@ -428,6 +428,38 @@ def test_a_factory_makes_what_this_program_has_registered(context: str) -> None:
     finally:
         for name in [*names, "shoal-tests/Stays-v0"]:
             del gymnasium.registry[name]
+
+
+@pytest.mark.parametrize("context", ["forkserver", "spawn"])
+@pytest.mark.parametrize("where", ["before", "within"])
+def test_a_module_that_registers_its_environment_is_imported_by_workers_without_a_warning(
+    context: str, where: str, tmp_path: Path
+) -> None:
+    (tmp_path / "registers_itself.py").write_text(
+        "import gymnasium\n"
+        "from sample_envs import CounterEnv\n"
+        "class Walk(CounterEnv): ...\n"
+        "gymnasium.register('shoal-tests/Walk-v0', 'registers_itself:Walk')\n"
+        "gymnasium.make('shoal-tests/OfTheScript-v0').close()\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gymnasium, shoal\n"
+        "gymnasium.register('shoal-tests/OfTheScript-v0', 'sample_envs:CounterEnv')\n"
+        "from registers_itself import Walk\n"
+        "def walk():\n"
+        "    from registers_itself import Walk\n"
+        "    return Walk()\n"
+        "if __name__ == '__main__':\n"
+        f"    env = walk if {where == 'within'} else lambda: Walk()\n"
+        f"    with shoal.make_vec(env, num_envs=4, num_workers=2, context={context!r}) as envs:\n"
+        "        envs.reset(seed=0)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_workers_draw_different_numbers_from_numpys_global_generator() -> None:

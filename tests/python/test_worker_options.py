@@ -156,6 +156,12 @@ def test_native_environments_refuse_what_only_python_could_use(option: str) -> N
         shoal.make_vec(NATIVE, 2, worker=options)
 
 
+@pytest.mark.parametrize("models", [3, len, [abs]])
+def test_what_are_no_models_is_refused_at_once(models: Any) -> None:
+    with pytest.raises(TypeError, match=r"WorkerOptions\(models=…\) takes a shoal\.ModelService, or a dict from names"):
+        shoal.WorkerOptions(models=models)
+
+
 # --- CPUs
 
 

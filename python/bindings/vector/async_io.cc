@@ -133,7 +133,7 @@ void AsyncIo::hand_over_objects() {
       stepper->actions().set_row(static_cast<int>(ids_[i]), sent_.row(static_cast<int>(i)));
     return;
   }
-  const nb::object dumps = nb::module_::import_("cloudpickle").attr("dumps");
+  const nb::object dumps = nb::module_::import_("shoal.ipc.cloudpickling").attr("dumps");
   std::vector<std::vector<std::byte>> messages;  // all before the first is left: one may fail
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     const nb::object action = dumps(sent_.row(static_cast<int>(i)));

@@ -313,10 +313,14 @@ nb::object CopyPlan::view_batch(std::span<const shm::TensorView> leaves, nb::han
 /// The way of everything that is not already an array of the right kind. `rows` is -1 for a single
 /// sample.
 void CopyPlan::convert(const Node& node, PyObject* value, std::int64_t rows, std::byte* out) {
-  const std::string expected =
-      fmt::format("{}{} of shape {}{}", node.path.empty() ? "" : "for '" + node.path + "' ",
-                  text(node.dtype), shape_text(node.spec.shape),
-                  rows < 0 ? "" : fmt::format(" for each of {} environments", rows));
+  std::string expected =
+      fmt::format("{}{} of shape {}", node.path.empty() ? "" : "for '" + node.path + "' ",
+                  text(node.dtype), shape_text(node.spec.shape));
+  if (rows >= 0) {
+    std::vector<std::int64_t> all = {rows};
+    all.insert(all.end(), node.spec.shape.begin(), node.spec.shape.end());
+    expected += fmt::format(" for each of {} environments, {} in all", rows, shape_text(all));
+  }
   nb::object given = natural_array(value, expected);
   PyArrayObject* array = as_array(given.ptr());
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -181,6 +182,9 @@ struct Writer {
                                  ? numpy.attr("array")(integers(values, numpy.attr("iinfo")(dtype)))
                                        .attr("astype")(dtype)
                                  : as_array(values).attr("astype")(dtype);
+    // Gymnasium takes NumPy's scalars as bounds, but for those of bool.
+    if (values.size() == 1 && box.spec.dtype == shm::DType::kBool)
+      return nb::int_(values[0] > 0 ? 1 : 0);
     if (values.size() == 1) return array[0];
     return array.attr("reshape")(nb::tuple(nb::cast(box.spec.shape)));
   }
@@ -189,6 +193,10 @@ struct Writer {
     const nb::object least = limits.attr("min"), most = limits.attr("max");
     nb::list list;
     for (const double value : values) {
+      if (std::isinf(value)) {
+        list.append(value < 0 ? least : most);
+        continue;
+      }
       const nb::object number = nb::steal(PyLong_FromDouble(value));
       if (!number) throw nb::python_error();
       list.append(number < least ? least : number < most ? number : most);

@@ -261,6 +261,8 @@ class AtariEnv(gymnasium.Env[np.ndarray, Any]):
 
 def _game(env: str | EnvSpec, env_kwargs: dict[str, Any]) -> Any:
     """The environment of ale_py, without anything around it."""
+    if not isinstance(env, str | EnvSpec):
+        raise TypeError(f"AtariEnv takes the id of a game, such as 'ALE/Pong-v5', or its EnvSpec, got {env!r}")
     if isinstance(env, str) and env not in gymnasium.registry:
         importlib.import_module("ale_py")  # which registers its games
     for name in _OF_RAW_FRAMES:
@@ -278,7 +280,12 @@ def _game(env: str | EnvSpec, env_kwargs: dict[str, Any]) -> Any:
         raise ValueError(
             f"{spec.id} is registered with wrappers of raw frames, which are preprocessed here: give atari=False"
         )
-    game = gymnasium.make(spec, disable_env_checker=True, **{**env_kwargs, "frameskip": 1}).unwrapped
+    try:
+        game = gymnasium.make(spec, disable_env_checker=True, **{"frameskip": 1, **env_kwargs}).unwrapped
+    except TypeError as error:
+        if "keyword argument 'frameskip'" not in str(error):
+            raise
+        raise TypeError(f"{spec.id} is no Atari game: it takes no frameskip=") from None
     if not hasattr(game, "ale"):
         raise TypeError(f"{spec.id} is no Atari game: it has no emulator")
     return game

@@ -18,6 +18,7 @@ import typer
 from shoal.cli.console import CommandError, did_you_mean
 from shoal.cli.test_command import in_source_folder
 from shoal.cli.training import Terminated
+from shoal.process.error_report import traceback_of
 
 UsageError: Any
 ClickException: Any
@@ -193,16 +194,18 @@ def _is_of_rich(ended: BaseException) -> bool:
 
 def _unforeseen(error: Exception) -> int:
     """What no command has foreseen: a line; and where the code of an environment failed, that code's traceback."""
+    of_an_environment = traceback_of(error)
     if os.environ.get("SHOAL_TRACEBACK"):
         traceback.print_exception(error)
-    elif type(error.__cause__).__name__ == "RemoteTraceback":
-        print(str(error.__cause__).strip(), file=sys.stderr)
+    elif of_an_environment is not None:
+        print(of_an_environment, file=sys.stderr)
     if isinstance(error, FileNotFoundError) and _working_directory() is None:
         return _failed("the working directory has been removed: go to another", 1)
     is_of_a_variable = isinstance(error, ValueError) and str(error).startswith("SHOAL_PLUGINS: ")
     known = is_of_a_variable or type(error).__module__.startswith(("shoal.", "gymnasium."))
     line = f"{error}" if known else f"{type(error).__name__}: {error}"
-    return _failed(line if known else f"{line} (SHOAL_TRACEBACK=1 shows where)", 1)
+    where = "" if known or of_an_environment is not None else " (SHOAL_TRACEBACK=1 shows where)"
+    return _failed(f"{line}{where}", 1)
 
 
 def _failed(line: str, status: int) -> int:

@@ -63,6 +63,7 @@ def evaluate(
     from shoal import learn
     from shoal.errors import Error
     from shoal.learn.environments import EnvOptions
+    from shoal.process.error_report import traceback_of
 
     drawn = None
     try:
@@ -81,8 +82,8 @@ def evaluate(
             num_workers=num_workers,
         )
     except (FileNotFoundError, ValueError, Error) as error:
-        if error.__cause__ is not None:
-            raise  # a worker's own
+        if error.__cause__ is not None or traceback_of(error) is not None:
+            raise  # an environment's own
         fail(str(error))
     tell = note if json else say
     tell(

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shoal.cli.console import fail
 
 if TYPE_CHECKING:
@@ -17,6 +19,10 @@ _MOST_FRAMES = 500
 _SHORTEST_FRAME_MS = 20  # viewers slow shorter ones down
 _LONGEST_FRAME_MS = 1000
 """Pictures that are alike become one frame, whose time in a GIF is 655 s at most."""
+_TO_BE_DRAWN = (
+    "its class is to take render_mode='rgb_array', to list it in metadata['render_modes'], and to return a picture from render(), an "
+    "array (height, width, 3) of uint8"
+)
 MOST_STEPS = 200_000
 """After which an episode is cut, as evaluations cut theirs: some have no end."""
 
@@ -41,7 +47,11 @@ def record(env_id: str, options: EnvOptions, act: Callable[[Any], Any], seed: in
         env = _made(env_id, options)
     except (ValueError, gymnasium.error.Error) as error:
         fail(f"{env_id} cannot be drawn: {error}")
-    film = _Film()
+    except TypeError as error:
+        if "'render_mode'" not in str(error):
+            raise
+        fail(f"{env_id} cannot be drawn: {_TO_BE_DRAWN}")
+    film = _Film(env_id)
     try:
         total, over = _play(env, act, seed, film)
         image = film.image(env.metadata.get("render_fps") or 30)
@@ -86,14 +96,15 @@ def _made(env_id: str, options: EnvOptions) -> Any:
 class _Film:
     """Every stride-th frame, the stride doubled whenever they become too many: an episode may be long."""
 
-    def __init__(self) -> None:
+    def __init__(self, env_id: str) -> None:
+        self._env_id = env_id
         self._frames: list[Any] = []
         self._stride = 1
         self._seen = 0
 
     def add(self, env: Any) -> None:
         if self._seen % self._stride == 0:
-            self._frames.append(_frame(env))
+            self._frames.append(_frame(env, self._env_id))
             if len(self._frames) > _MOST_FRAMES:
                 self._frames = self._frames[::2]
                 self._stride *= 2
@@ -109,7 +120,7 @@ class _Film:
         return out.getvalue()
 
 
-def _frame(env: Any) -> Any:
+def _frame(env: Any, env_id: str) -> Any:
     import gymnasium
     from PIL import Image
 
@@ -120,4 +131,14 @@ def _frame(env: Any) -> Any:
 
         what, _, _ = str(error).partition(", run ")  # a command for Gymnasium's own extra
         fail(f"drawing needs another package ({what}):  {install_command('shoal[render]')}")
+    except NotImplementedError:
+        pixels = None
+    if not _is_picture(pixels):
+        fail(f"{env_id} cannot be drawn: {_TO_BE_DRAWN}")
     return Image.fromarray(pixels).quantize(64, method=Image.Quantize.FASTOCTREE)
+
+
+def _is_picture(pixels: Any) -> bool:
+    """Of colours, also with their opacity, or of grey."""
+    is_bytes = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8
+    return is_bytes and pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,), (4,))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import typer
 
 from shoal.cli import completion
-from shoal.cli.console import did_you_mean, fail, note, say, wrong_use
+from shoal.cli.console import did_you_mean, fail, nearest, note, printable, say, wrong_use
 
 
 def register(app: typer.Typer) -> None:
@@ -48,7 +49,7 @@ def plot(
             elif metric in (known := scalar_names(run)) or len(known) == 1:
                 empty.append(run)
             else:
-                fail(f"{str(run)!r} has no {metric!r}{did_you_mean(metric, known)}")
+                fail(f"{str(run)!r} has no {metric!r}{_meant(metric, known)}")
         except FileNotFoundError:
             empty.append(run)
         except (OSError, ValueError, KeyError) as error:
@@ -64,3 +65,11 @@ def plot(
     except OSError as error:
         fail(f"cannot write {str(out)!r}: {error.strerror}; name another file by --out")
     say(str(out))
+
+
+def _meant(metric: str, known: Collection[str]) -> str:
+    """The end of a line on a scalar that a run has not: the nearest by its whole name or the part after the slash, or all."""
+    last_parts = {name.rpartition("/")[2]: name for name in known}
+    part = nearest(metric, last_parts)
+    by_part = "" if part is None else f"; did you mean {printable(last_parts[part])}?"
+    return did_you_mean(metric, known) or by_part or f"; it has {printable(', '.join(sorted(known)))}"

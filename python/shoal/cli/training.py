@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from shoal.cli.console import CommandError, closing_json, did_you_mean, fail, note, say, wrong_use
 from shoal.cli.runs import command
+from shoal.process.error_report import traceback_of
 
 if TYPE_CHECKING:
     from shoal.learn import Result, Trainer
@@ -60,6 +62,7 @@ class Training:
         self._settings = settings
         self._run_dir = run_dir
         self._resume = resume
+        self._env: str | None = None  # the id of what it is on, where that has one
 
     def check(self) -> None:
         """Fails with one line for what can be seen to be wrong before anything heavy is loaded."""
@@ -74,18 +77,20 @@ class Training:
             env = _checked_env(self._run_dir, recorded, env)
             _check_checkpoint(self._run_dir, recorded, env)
             if env is not None:
-                environments.resolve(env)
+                self._env = environments.resolve(env)
         else:
             if self._resume is False and self._run_dir is not None:
                 _check_new(self._run_dir)
             if env is None:
                 wrong_use("train needs an environment, such as CartPole-v1 (shoal envs lists them)")
-            self._settings["env"] = environments.resolve(env)
+            self._env = self._settings["env"] = environments.resolve(env)
         if "algorithm" in self._settings:
             _check_algorithm(str(self._settings["algorithm"]))
 
     def go(self, json: bool, quiet: bool) -> None:
         """Trains, shows how it goes on stderr, and what came of it on stdout."""
+        from shoal.learn.config import rounded_steps
+
         trainer: Trainer | None = None
         try:
             with terminable():
@@ -94,7 +99,8 @@ class Training:
                 began_at = trainer.status()["step"]
                 with trainer:
                     ranks = len(trainer.members)
-                    result = _conduct(trainer, quiet, older)
+                    rounded = rounded_steps(trainer.config, self._settings, began_at)
+                    result = _conduct(trainer, quiet, older, rounded)
                 if trainer.rank == 0:
                     if self._resume and result.steps == began_at and (was_over := self._why_over(result)):
                         (note if json else say)(was_over)
@@ -146,6 +152,7 @@ class Training:
 
     def _trainer(self) -> Trainer:
         from shoal.learn import Trainer
+        from shoal.stat.runs import is_trained_in
 
         try:
             with _warnings_as_notes() if "config" in self._settings else nullcontext():
@@ -156,6 +163,11 @@ class Training:
             fail(str(error))  # of what reads the file, or trains a torch module
         except (TypeError, ValueError, FileNotFoundError) as error:
             self._refused(error)
+        except RuntimeError as error:
+            if type(error) is RuntimeError and self._run_dir is not None and is_trained_in(self._run_dir):
+                remedy = "wait for its end" if self._resume is True else "name another --run-dir"
+                fail(f"another process is training in {str(self._run_dir)!r}: {remedy}")
+            raise
 
     def _refused(self, error: Exception) -> NoReturn:
         """Fails with one line for what the trainer does not take. To be called where `error` is handled."""
@@ -163,9 +175,9 @@ class Training:
             named = f"--policy {self._settings['policy']}" if "policy" in self._settings else "the run's policy"
             why = f"{named}: {type(error).__name__}: {error}"
         elif (unknown := self._unknown_env_kwarg(error)) is not None:
-            why = f"--env-kwargs: {self._settings.get('env', 'the environment')} takes no {unknown!r}"
-        elif error.__cause__ is not None:
-            raise  # a worker's own
+            why = f"--env-kwargs: {self._env or 'the environment'} takes no {unknown!r}{_what_it_takes(self._env, unknown)}"
+        elif error.__cause__ is not None or traceback_of(error) is not None:
+            raise  # an environment's own
         else:
             why = str(error)
         if os.environ.get("SHOAL_TRACEBACK"):
@@ -188,6 +200,22 @@ def _is_of_policy(error: Exception) -> bool:
     )
 
 
+def _what_it_takes(env: str | None, unknown: str) -> str:
+    """The end of a line on a keyword argument that the class of an environment does not take."""
+    from gymnasium.envs import registration
+
+    try:
+        entry: Any = registration.spec(str(env).rpartition(":")[2]).entry_point
+        made_by = registration.load_env_creator(entry) if isinstance(entry, str) else entry
+        parameters = inspect.signature(made_by).parameters.values()
+    except Exception:  # what fails there is not what is told of
+        return ""
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return ""  # it hands them on
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    return did_you_mean(unknown, names) or f"; it takes {', '.join(names) or 'none'}"
+
+
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Within, a warning is a line of its text alone: what a file of settings says in vain."""
@@ -208,8 +236,11 @@ def _check_algorithm(algorithm: str) -> None:
 def _check_new(run_dir: Path) -> None:
     """Fails with one line where there is a run already."""
     from shoal.learn.config import holds_run
+    from shoal.stat.runs import is_trained_in
 
     if holds_run(run_dir):
+        if is_trained_in(run_dir):
+            wrong_use(f"another process is training in {str(run_dir)!r}: name another --run-dir")
         again = command("train", "--resume", run_dir)
         wrong_use(f"{str(run_dir)!r} already holds a run; go on with it by  {again}  or name another --run-dir")
 
@@ -252,22 +283,22 @@ def _check_checkpoint(run_dir: Path, recorded: dict[str, Any], env: str | None) 
     )
 
 
-def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path]) -> Result:
+def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path], rounded: str | None) -> Result:
     """Trains to the end. A signal stops the run after the iteration under way, resumable.
 
     Args:
         older: event files that the run's take the place of.
+        rounded: rounded_steps() of the run.
     """
     from shoal.cli.events import EventLog
     from shoal.cli.progress import make_progress
-    from shoal.learn.config import rounded_steps
 
     resumed_at = trainer.status()["step"] if trainer.status()["resume"] != "none" else None
     first = trainer.rank == 0
     log = EventLog(trainer.run_dir, resumed_at, instead_of=older) if first else None
     if trainer.address is not None:
         note(f"collectors come by:  {command('collect', _seen_from_elsewhere(trainer.address))}")
-    if first and not quiet and (rounded := rounded_steps(trainer.config, trainer.status()["step"])):
+    if first and not quiet and rounded is not None:
         note(rounded)
     display = make_progress(trainer.status()["total_steps"], quiet or not first)
     signalled: BaseException | None = None

@@ -39,6 +39,7 @@ from shoal.collect.trajectories import split_trajectories as split
 from shoal.reprs import never_raises
 from shoal.serve.in_python import is_module
 from shoal.serve.structure import tree_map
+from shoal.unknown_arguments import named_when_unknown
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.forks import keep_from_children
 from shoal.vector.options import WorkerOptions
@@ -55,6 +56,7 @@ _SEEDS = 2**31
 """What every environment's own generator takes."""
 
 
+@named_when_unknown
 class Collector:
     """Steps environments with a policy and hands out what happened, in batches of `frames_per_batch` rows.
 

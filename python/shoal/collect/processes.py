@@ -535,7 +535,7 @@ class Processes:
             error.env_indices = range(setup.first, last + 1)
             had = f"environment {last}" if last == setup.first else f"environments {setup.first} to {last}"
             pid = f"(pid {process.pid}"
-            error.args = (str(error).replace(pid, f"{pid}, {had}", 1),)
+            error.args = (error.args[0].replace(pid, f"{pid}, {had}", 1),)
             return error
         except Exception as error:
             return error

@@ -6,8 +6,9 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-import cloudpickle
 import numpy as np
+
+from shoal.ipc import cloudpickling
 
 __all__ = ["HEADER", "ActionReader", "action_bytes", "packed_actions"]
 
@@ -99,7 +100,7 @@ def _pickled(action: Any) -> bytes:
     try:
         return pickle.dumps(action, pickle.HIGHEST_PROTOCOL)
     except Exception:  # what pickle cannot name: local classes, lambdas
-        return bytes(cloudpickle.dumps(action))
+        return cloudpickling.dumps(action)
 
 
 class ActionReader:

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from gymnasium.vector import AutoresetMode
 
 from shoal import _core
-from shoal.errors import ForkRefused
 from shoal.ipc.sharing import Parcel
 from shoal.vector import processes, sessions
 from shoal.vector.factories import Recipe, recipe_of
@@ -106,29 +105,31 @@ def start_together(
     shared_state = _core.process.SharedState.create(options.shared_bytes)
     parcel = Parcel()
 
-    def begin(context: str) -> _core.VectorEnv:
-        preparation = prepare(options.config, None, None, context, options, parcel)
-        return processes.start(
-            recipe,
-            num_workers,
-            context,
-            mode.name.lower(),
-            faults,
-            True,
-            options,
-            preparation,
-            shared_state,
-            parcel=parcel,
-            exact=True,
-            kind=kind,
-            **more,
+    hazards = [] if context != "fork" or options.allow_unsafe_fork else _core.process.fork_hazards()
+    if hazards:
+        instead = asks_for_fork.replace("'fork'", "'forkserver'")
+        text = (
+            f"{asks_for_fork} starts its workers by a fork server: 'fork' is not safe in this process:\n  - "
+            + "\n  - ".join(hazards)
+            + f"\n{instead} does so without this warning; what forks all the same is WorkerOptions(allow_unsafe_fork=True)"
         )
-
-    try:
-        engine = begin(context)
-    except ForkRefused as refused:
-        warnings.warn(f"{asks_for_fork} starts its workers by a fork server: {refused}", stacklevel=4)
-        engine = begin("auto")
+        warnings.warn(text, stacklevel=4)
+        context = "auto"
+    engine = processes.start(
+        recipe,
+        num_workers,
+        context,
+        mode.name.lower(),
+        faults,
+        True,
+        options,
+        prepare(options.config, None, None, context, options, parcel),
+        shared_state,
+        parcel=parcel,
+        exact=True,
+        kind=kind,
+        **more,
+    )
     try:
         hello = pickle.loads(engine.hello(0))
         return envs(engine, hello, autoreset_mode=mode, shared_state=shared_state, exact=True, parcel=parcel)

@@ -93,6 +93,9 @@ def _packages() -> list[Finding]:
     for name, need in (("gymnasium", "Python environments"), ("numpy", "everything")):
         version = _version_of(name)
         findings.append(_package(name, version, need, name, "fail"))
+    findings.append(
+        _package("safetensors", _version_of("safetensors"), "training torch modules", "safetensors", "warn")
+    )
     for name, some, package in (
         ("Box2D", "LunarLander", "'shoal[box2d]'"),
         ("mujoco", "HalfCheetah", "'shoal[mujoco]'"),

@@ -10,11 +10,10 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cloudpickle
-
+from shoal.ipc import cloudpickling
 from shoal.ipc.sharing import Parcel
 
-__all__ = ["PicklingError", "dumps", "explain", "find_unpicklable", "is_of_pickling"]
+__all__ = ["PicklingError", "dumps", "explain", "find_unpicklable", "in_the_way", "is_of_pickling"]
 
 _MAX_DEPTH = 12
 _MAX_OBJECTS = 20_000
@@ -68,10 +67,19 @@ def explain(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str 
     """What to raise where `dump(obj)` raised `error`, for an object that is sent to another process: it names the
     innermost part that cannot be pickled."""
     path, part, cause = _way_to_unpicklable(obj, name, error, dump)[-1]
-    return PicklingError(f"{path}: {_reason(part, cause)}. Another process cannot get it. {_advice(part, cause)}", path)
+    text = f"{path}: {_reason(part, cause)}"
+    if not _says_why(part, cause):
+        text += f". Another process cannot get it. {_advice(part, cause)}"
+    return PicklingError(text, path)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
+def in_the_way(obj: Any, error: Exception, dump: Callable[[Any], bytes], name: str) -> str:
+    """The first words of explain()'s message: which part it is, and that it cannot be pickled."""
+    path, part, cause = _way_to_unpicklable(obj, name, error, dump)[-1]
+    return f"{path}: {_reason(part, cause)}"
+
+
+class _Pickler(cloudpickling.Pickler):
     """Refuses what would arrive useless."""
 
     def __init__(self, file: io.BytesIO, gpu: bool, parcel: Parcel | None) -> None:
@@ -117,13 +125,27 @@ def _way_to_unpicklable(obj: Any, name: str, error: Exception, dump: _Dump) -> l
     seen = {id(obj)}
     steps: list[_Step] = [(name, obj, error)]
     while len(steps) <= _MAX_DEPTH:
-        path, part, _ = steps[-1]
-        found = _failing_part(part, seen, dump)
+        path, part, cause = steps[-1]
+        found = None if _says_why(part, cause) else _failing_part(part, seen, dump)
         if found is None:
             break
         step, part, cause = found
         steps.append((path + step, part, cause))
     return steps
+
+
+def _says_why(obj: Any, error: Exception) -> bool:
+    """Whether its class refuses to pickle it, in words of its own."""
+    if str(error) == f"cannot pickle {type(obj).__name__!r} object":  # CPython's
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_locals.get("self") is not obj:
+        return False
+    code = trace.tb_frame.f_code
+    reducers = (getattr(type(obj), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__"))
+    return any(getattr(reducer, "__code__", None) is code for reducer in reducers)
 
 
 def _failing_part(obj: Any, seen: set[int], dump: _Dump) -> _Step | None:
@@ -240,6 +262,8 @@ def _explain(steps: list[_Step]) -> str:
             f"{text}. {env_path} is an environment, a {name} that exists already; each worker makes its own: write "
             f"{name}(…) inside the function."
         )
+    if _says_why(part, cause):
+        return text
     return f"{text}. Workers are other processes and get a copy of it. {_advice(part, cause)}"
 
 
@@ -281,7 +305,7 @@ def _advice(part: Any, cause: Exception) -> str:
 
 def _reason(part: Any, cause: Exception) -> str:
     text = str(cause)
-    if "cannot pickle" in text or "Can't pickle" in text or "can't pickle" in text:
+    if _says_why(part, cause) or "cannot pickle" in text or "Can't pickle" in text or "can't pickle" in text:
         return text
     return f"cannot pickle {type(part).__name__!r} object ({type(cause).__name__}: {text})"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,11 @@ def override(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
             raise ValueError(f"configure training: {name} = {value} is no finite number")
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise ValueError(f"configure training: {name} = {value} does not go into 64 bits")
-    try:
-        text = json.dumps(dict(overrides))
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"options are numbers, strings, lists and None: {error}") from None
-    options: dict[str, Any] = json.loads(_learn.override_config(json.dumps(dict(config)), text))
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"options are numbers, strings, lists and None, and {name} is {value!r}") from None
+    options: dict[str, Any] = json.loads(_learn.override_config(json.dumps(dict(config)), json.dumps(dict(overrides))))
     return options
 
 
@@ -54,16 +54,19 @@ def flag(name: str, value: Any) -> bool | None:
     raise TypeError(f"{name} is True, False or None, not {value!r}")
 
 
-def rounded_steps(config: Mapping[str, Any], made: int = 0) -> str | None:
+def rounded_steps(config: Mapping[str, Any], given: Collection[str], made: int = 0) -> str | None:
     """A sentence on how many steps a run makes instead of `total_steps`: its iterations are whole.
 
-    None where they are the same, and where it cannot be told beforehand: actors of A3C end with the rollouts that they are at, and
-    with `sync_fraction` slow ranks make fewer steps.
+    None where they are the same, where nobody has named any of these numbers, and where it cannot be told beforehand: actors of A3C
+    end with the rollouts that they are at, and with `sync_fraction` slow ranks make fewer steps.
 
     Args:
         config: the options of its algorithm, all of them.
+        given: the names of those that the user has given.
         made: steps that a run which goes on has made already.
     """
+    if not {"total_steps", "num_envs", "num_steps"}.intersection(given):
+        return None
     if config["algorithm"] == "a3c" or config.get("sync_fraction", 1.0) < 1.0:
         return None
     total, each = config["total_steps"], config["num_envs"] * config["num_steps"]

@@ -34,7 +34,6 @@ __all__ = [
     "recorded_env",
     "require_all",
     "require_all_in_run",
-    "require_pictures",
     "resumed_env",
     "same_id",
     "warn_of_cut_episodes",
@@ -228,12 +227,21 @@ def sign_of_rewards(
 
     Args:
         asked: the preprocessing that the caller asked for. Unless it names `clip_reward` itself, other ways of scaling go before.
+
+    Raises:
+        ValueError: it names `clip_reward`, and rewards are normalised.
     """
     atari = preprocessing_of(options.atari)
     if atari is None:
         return dict(overrides)
     is_named = isinstance(asked, AtariPreprocessing) or (isinstance(asked, Mapping) and "clip_reward" in asked)
-    scaled = options.reward_clip is not None or {**config, **overrides}.get("normalize_reward")
+    normalized = {**config, **overrides}.get("normalize_reward")
+    if atari.clip_reward and is_named and normalized and "sign_reward" not in overrides:
+        raise ValueError(
+            "atari= says clip_reward=True, which learns from the sign of rewards (sign_reward=True), and normalize_reward=True scales "
+            "them: choose one, by atari={'clip_reward': False} or normalize_reward=False"
+        )
+    scaled = options.reward_clip is not None or normalized
     return {"sign_reward": atari.clip_reward and (is_named or not scaled), **overrides}
 
 
@@ -316,18 +324,6 @@ def build(
     return make_vec(
         env, num_envs, num_workers=num_workers, backend=backend, context=context, copy=False, **vars(options)
     )
-
-
-def require_pictures(space: Any, because: str) -> None:
-    """Raises ValueError for observations that are no pictures, which no network for pictures takes."""
-    from shoal.learn.encoding import MIN_IMAGE_SIDE, image_order
-    from shoal.learn.spaces import Leaf, description_of
-
-    if image_order(Leaf(description_of(space), ())) is None:
-        raise ValueError(
-            f"{because}, which is for pictures, a Box of uint8 that is at least {MIN_IMAGE_SIDE} high and wide; this environment's "
-            f"observations are {space}. Take policy: MlpPolicy, or MultiInputPolicy of a Dict, in a copy of the file"
-        )
 
 
 LEAST_REPLAY = 10_000

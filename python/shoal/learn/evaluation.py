@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.errors import WorkerDied
 from shoal.learn import environments
 from shoal.learn.config import read_run
 from shoal.learn.policy import load_policy
@@ -99,6 +100,9 @@ def evaluate(
     envs = environments.build(env, num_envs, options, num_workers=num_workers)
     try:
         result = loaded.evaluate(envs, episodes, seed, deterministic)
+    except WorkerDied as died:
+        died.remedy = ""  # it takes no on_fault=
+        raise
     finally:
         environments.close(envs)
     return Evaluation(**result)

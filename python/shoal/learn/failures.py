@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from shoal.learn.durable import replace_file
+from shoal.process.error_report import traceback_of
 
 __all__ = ["first_line", "forget", "record"]
 
 _ENDING = "failed"
 
 
-def record(run_dir: Path, status: Mapping[str, Any], error: str) -> None:
+def record(run_dir: Path, status: Mapping[str, Any], error: BaseException) -> None:
     """Writes it, unless another process trains there by now. A folder that cannot be written to stays as it is: the error is what
     the caller is to hear of.
 
     Args:
         status: `Trainer.status()` at the end.
-        error: its first_line().
     """
     result = {
         "ending": _ENDING,
-        "error": error,
+        "error": first_line(error),
+        "traceback": traceback_of(error),
         "run_dir": str(run_dir),
         "steps": status["step"],
         "episodes": status["episodes"],

@@ -7,18 +7,21 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal._version import __version__
 from shoal.learn import environments
-from shoal.learn.config import algorithm_names, holds_run, override, preset_for, read_run
+from shoal.learn.config import algorithm_names, config_names, holds_run, override, preset_for, read_run
 from shoal.learn.ranks import Ranks, policy_on_ranks
 from shoal.learn.remote import MAX_LAG
 from shoal.runs import preset as preset_config
+from shoal.vector.make import make_vec
+from shoal.vector.options import WorkerOptions
 
 if TYPE_CHECKING:
     from shoal.learn.zoo import Entry
@@ -40,8 +43,9 @@ class RunPlan:
         overrides: those among them that were given.
         policy: a network of the user's; None: one of Shoal's.
         goes_on: it is the run that `run_dir` holds.
+        changed: the options of its environments that are not what they were when it began.
         listen: where collectors come to; None: the run steps its environments itself.
-        of_pictures: what says that observations have to be pictures; None: nothing does.
+        entry: of rl-baselines3-zoo's, which it is told by; None: there is none.
         made: `run_dir`, which nobody has named, was made for it.
     """
 
@@ -56,8 +60,25 @@ class RunPlan:
     goes_on: bool
     num_workers: int | None
     listen: str | None
-    of_pictures: str | None = None
+    entry: Entry | None = None
     made: bool = False
+    changed: Sequence[str] = ()
+
+    def why_reset(self, more: str = "") -> str:
+        """What to say where its environments could not be brought back to where they stood.
+
+        Args:
+            more: another cause that it may have.
+        """
+        if self.changed:
+            return (
+                f"the environments could not be brought back to where they stood, so they were reset: {' and '.join(self.changed)} "
+                "changed. The run goes on with what it was given now, and is not the same as without the interruption."
+            )
+        return (
+            "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) does "
+            f"not depend on the seed and the actions alone{more}. The run is a good one, but not the same as without the interruption."
+        )
 
     def give_up(self) -> None:
         """For a run that could not be built: takes the folder away that was made for it, unless something is in it."""
@@ -92,6 +113,7 @@ class Request:
 
     def check(self) -> None:
         """Raises ValueError or TypeError for what is wrong whatever other ranks and the run's folder say."""
+        _refuse_arguments_of_environments(self.overrides)
         if self.preset is not None and not isinstance(self.preset, str):
             raise TypeError(f"preset is {self.preset!r}, it has to be a name: preset_names() has them")
         if self.listen is not None and self.resume is not True:
@@ -140,13 +162,12 @@ class Request:
         if self.listen is not None:
             overrides = {"max_lag": MAX_LAG, **overrides}
         about: dict[str, Any] = {}
-        of_pictures = None
+        entry = None
         if self.config is not None:
             if preset is not None:
                 raise ValueError("config= is instead of preset=: leave one of them out")
             entry = _read_zoo(self.config, name, algorithm)
             algorithm, preset, about["settings"] = entry.algorithm, entry.preset, entry.source
-            of_pictures = entry.of_pictures and f"{entry.source} says policy: {entry.of_pictures}"
             options, rest = options.beside(entry.arguments)
             overrides = {**rest, **overrides}
         algorithm = algorithm if algorithm is not None else algorithm_names()[0]
@@ -178,7 +199,7 @@ class Request:
             goes_on=False,
             num_workers=self.num_workers,
             listen=self.listen,
-            of_pictures=of_pictures,
+            entry=entry,
             made=self.run_dir is None and ranks.first,
         )
 
@@ -194,6 +215,7 @@ class Request:
         num_workers = _recorded_workers(about, self.num_workers)
         options = self.options.over_run(about, "train(…, resume=True")
         given = self.options.record()
+        changed = [name for name, value in given.items() if self.options.says(name) and value != about.get(name)]
         about |= {name: value for name, value in given.items() if self.options.says(name) or name == "unrecorded"}
         if self.listen is not None and "listen" not in about:
             raise ValueError(
@@ -212,6 +234,7 @@ class Request:
             goes_on=True,
             num_workers=num_workers,
             listen=self.listen if self.listen is not None else about.get("listen"),
+            changed=changed,
         )
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -229,6 +252,12 @@ class Request:
             overrides = environments.sign_of_rewards_now(self.options, about, overrides)
         config = about.pop("config")
         config["pause_at_step"] = None
+        seed = self.overrides.get("seed", config["seed"])
+        if seed != config["seed"]:
+            raise ValueError(
+                f"seed={seed}: the run in {self.run_dir} began with seed={config['seed']}, and all that it draws follows from that: "
+                "leave it out, or begin a new run"
+            )
         return about, override(config, overrides)
 
 
@@ -270,6 +299,21 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else float(value)
 
 
+def _refuse_arguments_of_environments(overrides: Mapping[str, Any]) -> None:
+    """Raises TypeError for what make_vec takes, or WorkerOptions, and no algorithm has an option of that name."""
+    theirs = {
+        name: "shoal.make_vec" for name, it in signature(make_vec).parameters.items() if it.kind is it.KEYWORD_ONLY
+    }
+    theirs |= {option.name: "shoal.WorkerOptions" for option in fields(WorkerOptions)}
+    options = {name for algorithm in algorithm_names() for name in config_names(algorithm)}
+    for name in overrides:
+        if name in theirs and name not in options:
+            instead = "a run that ends goes on with resume='auto'; or " if name == "on_fault" else ""
+            raise TypeError(
+                f"train has no {name}=, which is an argument of {theirs[name]}: {instead}write the loop over make_vec"
+            )
+
+
 def _tell_what_is_left_out(
     plan: RunPlan, asked: Mapping[str, str | None], overrides: Mapping[str, Any], options: environments.EnvOptions
 ) -> None:
@@ -290,10 +334,8 @@ def _read_zoo(config: str | Path, env_id: str, algorithm: str | None) -> Entry:
     from shoal.learn import zoo
 
     entry = zoo.read(config, env_id, algorithm)
-    if entry.notes:
-        warnings.warn(
-            f"{entry.source}: left out, since it changes nothing here: {'; '.join(entry.notes)}", stacklevel=6
-        )
+    for remark in entry.remarks():
+        warnings.warn(remark, stacklevel=6)
     return entry
 
 

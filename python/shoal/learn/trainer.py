@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 import warnings
@@ -19,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shoal import _learn
-from shoal.errors import PeerLost
+from shoal.errors import PeerLost, WorkerDied
 from shoal.learn import environments, failures, ranks
-from shoal.learn.config import rounded_steps
+from shoal.learn.config import holds_run, rounded_steps
 from shoal.learn.ranks import Ranks
 from shoal.learn.remote import Listening
 from shoal.learn.run_plan import Request, RunPlan
@@ -41,11 +42,6 @@ _logger = logging.getLogger("shoal.learn")
 
 _PATIENCE = 5.0
 """Seconds for a run to end whose workers have been killed."""
-
-_WHY_RESTARTED = (
-    "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) does not "
-    "depend on the seed and the actions alone. The run is a good one, but not the same as without the interruption."
-)
 
 
 @dataclass(frozen=True)
@@ -130,9 +126,9 @@ def train(
             more. `env` has to be an id. See the guide's page "Several processes, several machines".
         preset: a name of `preset_names(algorithm)`; by default the one tuned for the task, else the first of them.
         config: instead of a preset: a YAML file of rl-baselines3-zoo's, "hyperparams/ppo.yml", whose entry for `env` is taken,
-            or "ppo.yml:LunarLander-v2" for that entry. Its algorithm is the one that the file is named after, unless
+            or "ppo.yml:LunarLander-v3" for that entry. Its algorithm is the one that the file is named after, unless
             `algorithm` says another. Other arguments go before what it says. What Shoal has not is an error that names it,
-            what changes nothing here a warning. Needs PyYAML.
+            what changes nothing here, or is done otherwise, a warning. Needs PyYAML.
         run_dir: where results go; by default a new directory in ./runs.
         resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
@@ -140,7 +136,7 @@ def train(
             was not trained on an id, else it has to be that, and `policy` where no import path leads to it; runs of "appo" that train a `policy` begin
             with environments that are reset, and say so, unless they are told `deterministic=True`. Those of "a3c" go on with the
             parameters, counts and reward normalisers of the checkpoint, and with environments that are reset. Overrides may
-            change options; then it is another training from there on. "auto": where `run_dir` holds a run, that goes on with what it was told, whatever
+            change options, but not the seed; then it is another training from there on. "auto": where `run_dir` holds a run, that goes on with what it was told, whatever
             the options say (what it could not record is taken from them), and else one begins; for a launcher that starts the
             same command again.
             A run that listens does so again where it did, and goes on with what had arrived and with collectors that come.
@@ -291,6 +287,8 @@ class Trainer:
             self.env: str = plan.about["env"]
             self.seed: int = plan.config["seed"]
             self.run_dir = plan.run_dir
+            self._given = frozenset(overrides)
+            self._why_reset = plan.why_reset()
             self._ended = False
             where = {"num_workers": plan.num_workers, "backend": backend, "context": context}
             try:
@@ -299,8 +297,10 @@ class Trainer:
                     self._begin(plan, where)
                 else:
                     self._begin_with(plan, where)
-            except BaseException:
+            except BaseException as error:
                 plan.give_up()
+                if isinstance(error, WorkerDied):
+                    error.remedy = ""  # there is no on_fault=, and nothing to go on with
                 raise
 
     def _begin(self, plan: RunPlan, where: dict[str, Any]) -> None:
@@ -325,8 +325,8 @@ class Trainer:
                 built.append(eval_envs)
                 if envs is not None:
                     environments.warn_of_cut_episodes(options, eval_envs, self.config)
-            if plan.of_pictures is not None:
-                environments.require_pictures(built[0].single_observation_space, plan.of_pictures)
+            if plan.entry is not None:
+                plan.entry.check(built[0].single_observation_space)
             if listen is not None:
                 assert eval_envs is not None
                 self._listening = Listening(listen, about, self.config, eval_envs._engine, self._secret)
@@ -375,6 +375,7 @@ class Trainer:
             resume=plan.goes_on,
             **where,
         )
+        self._why_reset = trainer.why_reset or plan.why_reset(", or num_steps is another")
         self._trainer = trainer  # in this order, as above
         self._envs = trainer.environments
 
@@ -407,7 +408,7 @@ class Trainer:
 
     def start(self) -> None:
         """Begins. Once."""
-        if self.rank == 0 and (rounded := rounded_steps(self.config, self.status()["step"])):
+        if self.rank == 0 and (rounded := rounded_steps(self.config, self._given, self.status()["step"])):
             _logger.info(rounded)
         if self._ranks.first:
             failures.forget(self.run_dir)
@@ -425,11 +426,12 @@ class Trainer:
             with self._failing():
                 ended = self._trainer.wait(timeout)
         except PeerLost as lost:
-            raise self._ranks.explained(lost) from None
+            told = f"{self._ranks.explained(lost)}\n{self._how_to_go_on()}"
+            raise PeerLost(told, rank=lost.rank, host=lost.host, pid=lost.pid) from None
         if ended and not self._ended:
             self._ended = True
             if self.status()["resume"] == "restarted":
-                warnings.warn(getattr(self._trainer, "why_restarted", _WHY_RESTARTED), RuntimeWarning, stacklevel=2)
+                warnings.warn(self._why_reset, RuntimeWarning, stacklevel=2)
         return ended
 
     @contextlib.contextmanager
@@ -448,8 +450,17 @@ class Trainer:
                 if isinstance(self._trainer, _learn.Trainer):
                     self._error = error
                 if self._ranks.first and not self._cut_short:
-                    failures.record(self.run_dir, self.status(), self._failure)
+                    failures.record(self.run_dir, self.status(), error)
+                if isinstance(error, WorkerDied):
+                    error.remedy = self._how_to_go_on()
             raise
+
+    def _how_to_go_on(self) -> str:
+        """After the death of a process that the run needs."""
+        if holds_run(self.run_dir):
+            again = shlex.join(["shoal", "train", "--resume", str(self.run_dir)])
+            return f"The run goes on from its last checkpoint by resume=True, or:  {again}"
+        return f"The run had no checkpoint yet, which is written every save_every_seconds={self.config['save_every_seconds']:g}: start it anew."
 
     def status(self) -> dict[str, Any]:
         """Where the run stands: "phase" (ready, training, evaluating, ended), "resume" (none, pending,
@@ -468,7 +479,9 @@ class Trainer:
         return self._trainer.poll()
 
     def result(self) -> Result:
-        """What came of it. Raises what made the run fail, and RuntimeError before the end."""
+        """What came of it. Raises what made the run fail, and RuntimeError before the end, which wait() waits for."""
+        if not self._is_over:
+            raise RuntimeError("Trainer.result: the run has not ended: wait() for its end first")
         with self._failing():
             result = json.loads(self._trainer.result())
         return Result(**{**result, "run_dir": self.run_dir, "env": self.env, "seed": self.seed})

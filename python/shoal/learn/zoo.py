@@ -1,31 +1,25 @@
 """rl-baselines3-zoo's YAML files (`hyperparams/ppo.yml`, …) as presets: what an entry says, in Shoal's words.
 
 What the entry leaves out are Stable-Baselines3's defaults, the preset "sb3". What Shoal has not is an error that names all of it;
-what changes nothing here (`verbose`, …) is a note. Nothing is left out without a word.
+what changes nothing here (`verbose`, …) is a note, and so is what is done otherwise. Nothing is left out without a word.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shoal.learn.config import algorithm_names, config_names
+from shoal.learn import zoo_file, zoo_optimizer, zoo_policy
+from shoal.learn.config import config_names
 from shoal.learn.zoo_values import Name, NoSuchValue, literal, number, schedule
 from shoal.runs import preset, preset_names
 from shoal.vector.extras import is_atari
 
 __all__ = ["Entry", "read"]
 
-# Algorithms that have a file of their own there.
-_OF_ZOO = ("a2c", "ars", "crossq", "ddpg", "dqn", "her", "ppo", "ppo_lstm", "qrdqn", "sac", "td3", "tqc", "trpo")
-# Files whose algorithm has another name here.
-_NAMED = {"ppo_lstm": "recurrent_ppo"}
-_PLAIN_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
-_RECURRENT_POLICIES = ("MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy")
 _ATARI_WRAPPERS = (
     "stable_baselines3.common.atari_wrappers.AtariWrapper",
     "rl_zoo3.wrappers.AtariWrapper",
@@ -34,7 +28,6 @@ _ATARI_WRAPPERS = (
 # Keys whose value is taken as it is, and what they are called here.
 _SAME = {
     "seed": "seed",
-    "n_envs": "num_envs",
     "batch_size": "batch_size",
     "n_epochs": "epochs",
     "gamma": "gamma",
@@ -42,7 +35,6 @@ _SAME = {
     "vf_coef": "value_coef",
     "max_grad_norm": "max_grad_norm",
     "target_kl": "target_kl",
-    "rms_prop_eps": "rmsprop_eps",
     "buffer_size": "buffer_size",
     "learning_starts": "learning_starts",
     "gradient_steps": "gradient_steps",
@@ -52,7 +44,12 @@ _SAME = {
     "exploration_final_eps": "exploration_final",
     "env_kwargs": "env_kwargs",
 }
-_ARGUMENTS = frozenset({"seed", "num_envs", "env_kwargs"})  # of train(), for any algorithm
+_ARGUMENTS = frozenset({"seed", "env_kwargs"})  # of train(), for any algorithm
+# Keys that say nothing where they are null.
+_NULL = frozenset(
+    "normalize callback env_wrapper vec_env_wrapper frame_stack env_kwargs policy_kwargs action_noise replay_buffer_class"
+    " replay_buffer_kwargs rollout_buffer_class rollout_buffer_kwargs".split()
+)
 # Keys that say how a program looks, not what it learns.
 _WITHOUT_EFFECT = {
     "verbose": "the command line shows progress",
@@ -73,23 +70,42 @@ class Entry:
         algorithm: of Shoal's.
         preset: the one that it is laid over.
         arguments: of shoal.learn.train: options, and env_kwargs, frame_stack, wrappers, atari.
+        policy: the one that it names, "CnnPolicy"; None: it names none.
         notes: what was left out since it changes nothing.
-        of_pictures: its policy is for pictures alone, "CnnPolicy"; None: it says no such thing.
+        otherwise: what is done in another way.
+        instead: which entry this is instead of one of the environment's own; None: it is that, or was asked for.
     """
 
     source: str
     algorithm: str
     preset: str
     arguments: dict[str, Any] = field(default_factory=dict)
+    policy: str | None = None
     notes: list[str] = field(default_factory=list)
-    of_pictures: str | None = None
+    otherwise: list[str] = field(default_factory=list)
+    instead: str | None = None
+
+    def remarks(self) -> list[str]:
+        """All that there is to know of how it was read."""
+        found = [] if self.instead is None else [self.instead]
+        if self.notes:
+            found.append(f"{self.source}: left out, since it changes nothing here: {'; '.join(self.notes)}")
+        if self.otherwise:
+            found.append(f"{self.source}: done otherwise here: {'; '.join(self.otherwise)}")
+        return found
+
+    def check(self, space: Any) -> None:
+        """Raises ValueError where its policy is for other observations than those of `space`; warns of another network."""
+        if self.policy is not None:
+            because = f"{self.source} says policy: {self.policy}"
+            zoo_policy.check(self.policy, because, space, takes_pictures=self.algorithm != "sac")
 
 
 def read(file: str | Path, env_id: str, algorithm: str | None = None) -> Entry:
     """The entry of `file` for an environment.
 
     Args:
-        file: the path of a YAML file; "ppo.yml:LunarLander-v2" takes the entry of that name, whatever the environment.
+        file: the path of a YAML file; "ppo.yml:LunarLander-v3" takes the entry of that name, whatever the environment.
         env_id: whose entry is taken; without one, "atari" for Atari's games, and "default".
         algorithm: by default the one that the file is named after.
 
@@ -97,75 +113,17 @@ def read(file: str | Path, env_id: str, algorithm: str | None = None) -> Entry:
         ValueError: a file that is no such file, has no such entry (the nearest is named), or says what Shoal has not.
         ModuleNotFoundError: PyYAML is not installed.
     """
-    path, name = _split(str(file))
-    entries = _loaded(path)
     of_atari = bool(env_id) and is_atari(env_id)
-    name = _entry_name(entries, path, name, env_id, of_atari)
-    source = f"{path.name}:{name}"
-    settings = entries[name]
-    if not isinstance(settings, Mapping):
-        raise ValueError(f"{source} is no set of hyperparameters: {settings!r}")
-    algorithm = _algorithm(path, algorithm)
+    found = zoo_file.find(file, env_id, of_atari)
+    algorithm = zoo_file.algorithm_of(found.path, algorithm)
     presets = preset_names(algorithm)
-    entry = Entry(source, algorithm, "sb3" if "sb3" in presets else presets[0])
+    entry = Entry(found.source, algorithm, "sb3" if "sb3" in presets else presets[0], instead=found.instead)
     if of_atari:
         entry.arguments["atari"] = False  # unless the entry has its wrapper
         if "atari" in presets:  # how often whole games are played is no part of the entry
             usual = preset("atari", algorithm)
             entry.arguments |= {name: usual[name] for name in ("eval_every", "final_episodes")}
-    return _Reader(entry, dict(settings)).read()
-
-
-def _split(file: str) -> tuple[Path, str | None]:
-    path, colon, name = file.rpartition(":")
-    return (Path(path), name) if colon and path.endswith((".yml", ".yaml")) else (Path(file), None)
-
-
-def _loaded(path: Path) -> Mapping[str, Any]:
-    try:
-        text = path.read_text()
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as YAML of plain values: {error}") from None
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"reading {path} needs PyYAML:  pip install pyyaml", name=error.name) from None
-    try:
-        entries = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} cannot be read as YAML of plain values: {error}") from None
-    if not isinstance(entries, Mapping):
-        raise ValueError(f"{path} is no file of rl-baselines3-zoo's: it has no entries by environment")
-    return entries
-
-
-def _entry_name(entries: Mapping[str, Any], path: Path, name: str | None, env_id: str, is_atari: bool) -> str:
-    task = env_id.rpartition(":")[2]
-    wanted = [name] if name is not None else [task, task.rpartition("/")[2], *["atari"] * is_atari, "default"]
-    for candidate in wanted:
-        if candidate in entries:
-            return candidate
-    asked = name if name is not None else env_id
-    near = difflib.get_close_matches(asked, [str(key) for key in entries], n=1, cutoff=0.5)
-    hint = (
-        f"; to take that of {near[0]}, write {path}:{near[0]}" if near else f"; it has {', '.join(map(str, entries))}"
-    )
-    raise ValueError(f"{path} has no entry for {asked!r}{hint}")
-
-
-def _algorithm(path: Path, asked: str | None) -> str:
-    if asked is not None:
-        return asked
-    stem = _NAMED.get(path.stem, path.stem)
-    if stem in algorithm_names():
-        return stem
-    if path.stem in _OF_ZOO:
-        raise ValueError(
-            f"{path} is of {path.stem}, which Shoal has not; there is {', '.join(algorithm_names())}, to be named by algorithm="
-        )
-    return algorithm_names()[0]
+    return _Reader(entry, dict(found.settings)).read()
 
 
 class _Reader:
@@ -176,11 +134,18 @@ class _Reader:
         self._settings = settings
         self._options = frozenset(config_names(entry.algorithm))
         self._unsupported: list[str] = []
+        self._num_envs = 1
+        self._of_optimizer: dict[str, Any] = {}
 
     def read(self) -> Entry:
         settings, entry = self._settings, self._entry
-        # In this order: the wrapper says how frames are stacked, the policy what its keyword arguments are over.
+        for key in [key for key, value in settings.items() if value is None and key in _NULL]:
+            del settings[key]
+        self._of_optimizer |= {key: settings.pop(key) for key in zoo_optimizer.KEYS if key in settings}
+        # In this order: the wrapper says how frames are stacked, the policy what its keyword arguments are over, and how many
+        # environments there are, how often they train.
         for key, take in (
+            ("n_envs", self._envs),
             ("n_timesteps", self._steps),
             ("env_wrapper", self._wrappers),
             ("frame_stack", self._frames),
@@ -191,7 +156,6 @@ class _Reader:
             ("clip_range", self._scheduled),
             ("clip_range_vf", self._clip_range_vf),
             ("normalize_advantage", self._normalize_advantage),
-            ("use_rms_prop", self._use_rms_prop),
             ("train_freq", self._train_freq),
             ("n_steps", self._n_steps),
             ("ent_coef", self._ent_coef),
@@ -205,6 +169,8 @@ class _Reader:
                 self._taken(take, key, preset(entry.preset, entry.algorithm)[key])
         for key, value in settings.items():
             self._taken(self._plain, key, value)
+        if self._of_optimizer:
+            self._taken(self._optimizer, "policy_kwargs: optimizer_kwargs", self._of_optimizer.get("optimizer_kwargs"))
         if self._unsupported:
             raise ValueError(
                 f"{entry.source} says what Shoal's {entry.algorithm} has not: {'; '.join(self._unsupported)}. Take it out of a copy "
@@ -223,6 +189,9 @@ class _Reader:
 
     def _refuse(self, key: str, value: Any, why: str = "") -> None:
         self._unsupported.append(f"{key}: {value}{f' ({why})' if why else ''}")
+
+    def _differs(self, key: str, value: Any, how: str) -> None:
+        self._entry.otherwise.append(f"{key}: {value} ({how})")
 
     def _note(self, key: str, value: Any, why: str) -> None:
         self._entry.notes.append(f"{key}: {value} ({why})")
@@ -254,9 +223,17 @@ class _Reader:
             raise ValueError(value)
         self._entry.arguments["total_steps"] = int(float(value))
 
+    def _envs(self, key: str, value: Any) -> None:
+        count = number(key, value)
+        if not float(count).is_integer():
+            raise NoSuchValue(f"{key}: {value!r} is no number of environments")
+        self._num_envs = self._entry.arguments["num_envs"] = int(count)
+
     def _scheduled(self, key: str, value: Any) -> None:
         initial, kind = schedule(key, value)
         self._set(key, value, key, initial)
+        if key not in self._options:
+            return
         if f"{key}_schedule" in self._options:
             self._entry.arguments[f"{key}_schedule"] = kind
         elif kind != "constant":
@@ -276,18 +253,15 @@ class _Reader:
     def _normalize_advantage(self, key: str, value: Any) -> None:
         self._set(key, value, "advantage_normalization", "minibatch" if value else "none")
 
-    def _use_rms_prop(self, key: str, value: Any) -> None:
-        self._set(key, value, "optimizer", "rmsprop" if value else "adam")
-
     def _train_freq(self, key: str, value: Any) -> None:
         count, unit = value if isinstance(value, list | tuple) else (value, "step")
         if unit != "step":
             self._refuse(key, value, "steps only")
             return
-        if not isinstance(count, int):
+        if not isinstance(count, int) or isinstance(count, bool):
             raise NoSuchValue(f"{key}: {count!r} is no number of steps")
         # There a step is one of all environments.
-        self._set(key, value, "train_freq", count * self._settings.get("n_envs", 1))
+        self._set(key, value, "train_freq", count * self._num_envs)
 
     def _n_steps(self, key: str, value: Any) -> None:
         """Of a rollout; where there is a replay, of a return."""
@@ -340,16 +314,17 @@ class _Reader:
             self._refuse(f"{key}: {name}", setting)
 
     def _wrappers(self, key: str, value: Any) -> None:
-        if value is None:
-            return
         wrappers: list[str] = []
         for wrapper in value if isinstance(value, list) else [value]:
             [(path, kwargs)] = wrapper.items() if isinstance(wrapper, Mapping) else [(wrapper, None)]
             kwargs = _mapping(f"{key}: {path}", kwargs or {})
+            module, _, name = str(path).rpartition(".")
             if path in _ATARI_WRAPPERS:
                 self._entry.arguments["atari"] = self._atari(kwargs)
+                for inner in wrappers:
+                    why = f"it comes before {name}, so that it is inside; here wrappers are around it: list it after"
+                    self._refuse(key, inner.partition("(")[0].replace(":", "."), why)
                 continue
-            module, _, name = str(path).rpartition(".")
             if not module:
                 raise NoSuchValue(f"{key}: {path!r} is no path of a wrapper, module.Name")
             given = ", ".join(f"{argument}={setting!r}" for argument, setting in kwargs.items())
@@ -365,20 +340,21 @@ class _Reader:
         return {"like": "sb3", "frame_stack": None, **kwargs}
 
     def _frames(self, key: str, value: Any) -> None:
-        if value is None or value < 2:
+        if value < 2:
             return
         if atari := self._entry.arguments.get("atari"):
             atari["frame_stack"] = value
             return
         self._entry.arguments["frame_stack"] = value
-        self._note(key, value, "an episode begins with copies of its first observation; there, with zeros")
+        self._differs(key, value, "an episode begins with copies of its first observation; there, with zeros")
 
     def _policy(self, key: str, value: Any) -> None:
-        known = _RECURRENT_POLICIES if "lstm_size" in self._options else _PLAIN_POLICIES
+        known = zoo_policy.RECURRENT if "lstm_size" in self._options else zoo_policy.PLAIN
         if value not in known:
             self._refuse(key, value, f"there is {', '.join(known)}")
-        elif value.startswith("Cnn"):
-            self._entry.of_pictures = value
+            return
+        self._entry.policy = value
+        if value.startswith("Cnn"):
             self._layers([], [])
 
     def _layers(self, policy: list[int], value: list[int]) -> None:
@@ -390,7 +366,8 @@ class _Reader:
         kwargs = dict(_mapping(key, literal(key, value)))
         if kwargs.get("enable_critic_lstm") == (not kwargs.get("shared_lstm", False)):
             del kwargs["enable_critic_lstm"]  # an LSTM of its own, or the policy's; without any, it is refused
-        for name, setting in sorted(kwargs.items(), key=lambda kwarg: kwarg[0] == "optimizer_kwargs"):  # it comes last
+        self._of_optimizer |= {name: kwargs.pop(name) for name in zoo_optimizer.KWARGS if name in kwargs}
+        for name, setting in kwargs.items():
             self._taken(partial(self._policy_kwarg, name), f"{key}: {name}", setting)
 
     def _policy_kwarg(self, name: str, key: str, value: Any) -> None:
@@ -405,35 +382,41 @@ class _Reader:
         elif name == "shared_lstm":
             self._set(key, value, name, value)
             if value:
-                self._note(key, value, "it learns from the values, too; there, from the policy alone")
+                self._differs(key, value, "it learns from the values, too; there, from the policy alone")
         elif name == "ortho_init":
             self._set(key, value, "orthogonal_init", value)
-        elif name == "optimizer_class" and str(value).rpartition(".")[2] in _OPTIMIZERS:
-            self._set(key, value, "optimizer", _OPTIMIZERS[str(value).rpartition(".")[2]])
-        elif name == "optimizer_kwargs":
-            self._optimizer_kwargs(key, _mapping(key, value))
-        elif (name, value) in (("share_features_extractor", True), ("n_lstm_layers", 1)) or (
-            name == "features_extractor_class" and str(value).rpartition(".")[2] in ("NatureCNN", "FlattenExtractor")
-        ):
+        elif name == "features_extractor_class":
+            self._extractor(key, value)
+        elif (name, value) in (("share_features_extractor", True), ("n_lstm_layers", 1)):
             self._note(key, value, "so it is")
         else:
             self._refuse(key, value)
 
-    def _optimizer_kwargs(self, key: str, kwargs: Mapping[str, Any]) -> None:
-        default = preset(self._entry.preset, self._entry.algorithm).get("optimizer")
-        rms = self._entry.arguments.get("optimizer", default) != "adam"
-        names = {"eps": "rmsprop_eps", "alpha": "rmsprop_alpha"} if rms else {"eps": "adam_eps"}
-        for name, value in kwargs.items():
-            if name == "betas" and not rms:
-                beta1, beta2 = value
-                self._set(key, value, "adam_beta1", beta1)
-                self._set(key, value, "adam_beta2", beta2)
-            elif name in names:
-                self._set(key, value, names[name], value)
-            elif name != "weight_decay" or value:
-                self._refuse(f"{key}: {name}", value)
-        if "eps" not in kwargs and self._entry.algorithm in _OWN_EPS:
-            self._entry.arguments[names["eps"]] = 1e-8  # torch's: there, the algorithm's own is for no arguments at all
+    def _extractor(self, key: str, value: Any) -> None:
+        policy = self._entry.policy
+        own = zoo_policy.extractor_of(policy)
+        if str(value).rpartition(".")[2] == own:
+            self._note(key, value, "so it is")
+        else:
+            self._refuse(
+                key, value, f"{policy} has {own}" if own else "which one it has is up to policy:, which is not said"
+            )
+
+    def _optimizer(self, key: str, value: Any) -> None:
+        """What `_of_optimizer` says, where it differs from what is usual."""
+        said, usual = self._of_optimizer, preset(self._entry.preset, self._entry.algorithm)
+        if value is not None:
+            said["optimizer_kwargs"] = _mapping(key, value)
+        if "rms_prop_eps" in said:
+            said["rms_prop_eps"] = number("rms_prop_eps", said["rms_prop_eps"])
+        found = zoo_optimizer.optimizer_of(said, self._entry.algorithm, usual["optimizer"])
+        for option, setting in found.options.items():
+            if setting != usual[option]:
+                self._set(key, setting, option, setting)
+        for name, why in found.unused.items():
+            self._note(name if name in zoo_optimizer.KEYS else f"policy_kwargs: {name}", said[name], why)
+        for name, setting in found.refused.items():
+            self._refuse(f"{key}: {name}", setting)
 
     def _net_arch(self, key: str, value: Any) -> None:
         networks = self._networks()
@@ -453,11 +436,6 @@ class _Reader:
         if "value_hidden" not in self._options:
             return ()
         return ("pi", "qf") if "automatic_entropy" in self._options else ("pi", "vf")
-
-
-_OWN_EPS = ("ppo", "a2c", "recurrent_ppo")
-"""Whose policies set Adam's eps there, where they are given no `optimizer_kwargs`."""
-_OPTIMIZERS = {"Adam": "adam", "RMSprop": "rmsprop", "RMSpropTFLike": "rmsprop_tf"}
 
 
 def _mapping(key: str, value: Any) -> dict[str, Any]:

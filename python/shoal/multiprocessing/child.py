@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["InheritedFd", "after_fork", "main_script", "pickling_by_reference", "preparation", "run_process"]
 
 _inherited_fds: list[int] = []
+_by_name = ""  # why this process was sent names of `__main__`
 _main: dict[str, str] = {}  # the main script of the first process of the family, as preparation() tells of it
 
 
@@ -41,8 +42,12 @@ class InheritedFd:
         return _inherited_fds[self.index]
 
 
-def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str, Any]:
-    """What run_process() has to know before it unpickles `process_obj`. In its parent."""
+def preparation(process_obj: Any, method: str, fds: dict[str, int], by_name: str) -> dict[str, Any]:
+    """What run_process() has to know before it unpickles `process_obj`. In its parent.
+
+    Args:
+        by_name: why what `__main__` defines comes by its name; empty where it comes by value.
+    """
     log_level = None if util._logger is None else util._logger.getEffectiveLevel()  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     return {
         "name": process_obj.name,
@@ -55,6 +60,7 @@ def preparation(process_obj: Any, method: str, fds: dict[str, int]) -> dict[str,
         "folder": process.ORIGINAL_DIR,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         "ignore_sigint": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         "main": main_script(),
+        "by_name": by_name,
     }
 
 
@@ -113,7 +119,7 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
     _settings.apply(settings)
     _attributes.take_over(settings["attributes"])
     _apply(prepared)
-    _have_main(prepared["main"])
+    _have_main(prepared["main"], prepared["by_name"])
     current = process.current_process()
     current._inheriting = True  # type: ignore[attr-defined]  # CPython's own check against starts while importing
     try:
@@ -161,10 +167,10 @@ def main_script() -> dict[str, str]:
     return {"path": os.path.normpath(path)} if os.path.isfile(path) else {}
 
 
-def _have_main(main: dict[str, str]) -> None:
+def _have_main(main: dict[str, str], by_name: str) -> None:
     """Makes `__main__` run the parent's main script when, and only when, somebody asks for one of its names."""
-    global _main
-    _main = main
+    global _main, _by_name
+    _main, _by_name = main, by_name
     module = sys.modules["__main__"]
     for name in list(vars(module)):
         if not name.startswith("__"):  # of the program that started this process
@@ -199,7 +205,10 @@ def _name_of_main(name: str) -> Any:
 def _run_main_for(name: str) -> Any:
     _running.add("__mp_main__")
     try:
-        with importing(f"{process.current_process().name} ran the main script for {name!r}, which is defined there"):
+        since = f" and could not be sent ({_by_name})" if _by_name else ""
+        with importing(
+            f"{process.current_process().name} ran the main script for {name!r}, which is defined there{since}"
+        ):
             _run_main()
     finally:
         _running.discard("__mp_main__")

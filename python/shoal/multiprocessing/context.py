@@ -197,6 +197,8 @@ class _Concrete(BaseContext):
     def __repr__(self) -> str:
         default = Options()
         set_ = {name: value for name, value in vars(self.options).items() if value != getattr(default, name)}
+        if "env" in set_:
+            set_["env"] = dict(set_["env"])
         return f"shoal.multiprocessing.get_context({', '.join([repr(self._name), *map('{0[0]}={0[1]!r}'.format, set_.items())])})"
 
     def __reduce__(self) -> Any:
@@ -218,7 +220,8 @@ class SpawnContext(_Concrete):
 
 
 class ForkContext(_Concrete):
-    """Processes are forks of this one. Refused where that is known to break (shoal.process.fork_hazards)."""
+    """Processes are forks of this one. Refused where that is known to break (shoal.process.fork_hazards), but for threads of Python's:
+    a lock that one of them holds stays locked in the child."""
 
     _name = "fork"
     _process = ForkProcess

@@ -36,7 +36,7 @@ from shoal.multiprocessing.logging import LogRelay, relay_of
 from shoal.multiprocessing.pool_results import ApplyResult, AsyncResult, IMapIterator, IMapUnorderedIterator, MapResult
 from shoal.multiprocessing.pool_worker import APPLY, MAP, STARMAP, Message, dumps, pack_task
 from shoal.multiprocessing.settings import Seed, Settings, allowed_cpus, entropy, thread_count
-from shoal.multiprocessing.start_methods import default_context
+from shoal.multiprocessing.start_methods import context_of, default_context
 from shoal.multiprocessing.worker_manager import MAX_PENDING_BYTES, BrokenPool, WorkerManager
 from shoal.reprs import never_raises
 
@@ -315,8 +315,7 @@ def _context(context: Any, threads: int | None) -> Any:
     if threads is not None and hasattr(context, "options"):
         import dataclasses
 
-        options = dataclasses.replace(context.options, threads=threads)
-        context = context.get_context(None, **vars(options))
+        context = context_of(context.get_start_method(), dataclasses.replace(context.options, threads=threads))
     return context
 
 

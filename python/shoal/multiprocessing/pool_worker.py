@@ -21,9 +21,8 @@ from multiprocessing.pool import (  # type: ignore[attr-defined]  # CPython has 
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-import cloudpickle
-
 from shoal import _core
+from shoal.ipc import cloudpickling
 from shoal.ipc.pickling import explain, is_of_pickling
 from shoal.multiprocessing import by_value, child, main_names, reduction
 from shoal.multiprocessing.settings import Settings
@@ -90,7 +89,7 @@ def dumps(obj: Any, name: str = "object", by_handle: bool = True) -> Message:
         raise explain(obj, error, _dump, name) from error
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
+class _Pickler(cloudpickling.Pickler):
     """cloudpickle's, for processes without the family's heap, and for exceptions."""
 
     dispatch_table = reduction.Pickler.dispatch_table

@@ -15,7 +15,7 @@ from multiprocessing import popen_fork, resource_tracker, util
 from typing import Any
 
 from shoal import _core
-from shoal.ipc.pickling import explain, is_of_pickling
+from shoal.ipc.pickling import explain, in_the_way, is_of_pickling
 from shoal.multiprocessing import child, main_names, reduction
 from shoal.multiprocessing.start_methods import Options
 from shoal.process import _launcher
@@ -93,8 +93,8 @@ class LaunchedPopen:
         self._fd_names["tracker"] = self.duplicate_for_child(tracker)
         if options.gpu and os.path.exists("/dev/nvidiactl"):
             _core.ipc.open_broker()  # here, where it outlives the processes that share device memory
-        data, self._blocks = _pickled(process_obj, self)
-        preparation = pickle.dumps(child.preparation(process_obj, self.method, self._fd_names))
+        data, self._blocks, by_name = _pickled(process_obj, self)
+        preparation = pickle.dumps(child.preparation(process_obj, self.method, self._fd_names, by_name))
         with _launch_lock:
             launcher = _launcher.launcher(
                 self.method,
@@ -257,8 +257,9 @@ def _spawning(popen: Any) -> Iterator[None]:
         _cpython.set_spawning_popen(before)
 
 
-def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
-    """`process_obj` for the new process, with its descriptors in `popen`, and the blocks that it names.
+def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any], str]:
+    """`process_obj` for the new process, with its descriptors in `popen`; the blocks that it names; and what kept it from travelling
+    by value, where it does not.
 
     Raises:
         PicklingError: naming the part that cannot be pickled.
@@ -266,23 +267,33 @@ def _pickled(process_obj: Any, popen: LaunchedPopen) -> tuple[bytes, list[Any]]:
     first = len(popen._fds)
     with _spawning(popen):
         if _is_of_executor(process_obj) and (found := reduction.by_reference(process_obj)):
-            return found
+            return *found, ""
         del popen._fds[first:]
         try:
-            return reduction.written(process_obj)
+            return *reduction.written(process_obj), ""
         except Exception as error:
             del popen._fds[first:]
-            if found := reduction.by_reference(process_obj):
-                return found
-            if not is_of_pickling(error):
+            found = reduction.by_reference(process_obj)
+            descriptors = len(popen._fds)
+            if found is None and not is_of_pickling(error):
                 raise
-            for name in ("target", "args", "kwargs"):
-                part = getattr(process_obj, f"_{name}")
-                try:
-                    _dump_by_value(part)
-                except Exception as cause:
-                    raise explain(part, cause, _dump_by_value, name) from cause
-            raise explain(process_obj, error, _dump_by_value, type(process_obj).__name__) from error
+            part, cause, name = _failing_argument(process_obj, error)
+            if found is None:
+                raise explain(part, cause, _dump_by_value, name) from cause
+            by_name = in_the_way(part, cause, _dump_by_value, name)
+            del popen._fds[descriptors:]
+            return *found, by_name
+
+
+def _failing_argument(process_obj: Any, error: Exception) -> tuple[Any, Exception, str]:
+    """What of a process cannot be pickled, why, and its name."""
+    for name in ("target", "args", "kwargs"):
+        part = getattr(process_obj, f"_{name}")
+        try:
+            _dump_by_value(part)
+        except Exception as cause:
+            return part, cause, name
+    return process_obj, error, type(process_obj).__name__
 
 
 def _is_of_executor(process_obj: Any) -> bool:

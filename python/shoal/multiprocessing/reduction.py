@@ -24,10 +24,9 @@ from multiprocessing.reduction import ForkingPickler, register
 from types import FunctionType
 from typing import Any
 
-import cloudpickle
-
 from shoal._core import ipc
 from shoal.errors import Error
+from shoal.ipc import cloudpickling
 from shoal.ipc.pickling import PicklingError, explain, is_of_pickling
 from shoal.ipc.reducers import add_reducer, by_type
 from shoal.multiprocessing import by_value, child, main_names
@@ -58,13 +57,13 @@ def _look_again() -> bool:
     return bool(found)
 
 
-class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle comes without types
+class Pickler(cloudpickling.Pickler):
     """Writes one message to `file`; `blocks` are those that it names."""
 
     dispatch_table = ChainMap(
         ForkingPickler._extra_reducers,  # type: ignore[attr-defined]  # CPython has it, typeshed does not
         by_value.reducers,
-        *cloudpickle.Pickler.dispatch_table.maps,  # the last one is copyreg's
+        *cloudpickling.Pickler.dispatch_table.maps,  # the last one is copyreg's
     )
 
     def __init__(self, file: Any, protocol: int | None = None) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Mapping, Sequence
 from multiprocessing import context as _cpython
 from typing import Any
 
 from shoal.multiprocessing.settings import thread_count
 from shoal.process import default_method
-from shoal.process._variables import checked_variables
+from shoal.process._variables import checked_modules, checked_variables
+from shoal.unknown_arguments import no_such_argument
 
 __all__ = ["METHODS", "Options", "StartMethod", "add_context", "context_of", "default_context", "options_of"]
 
@@ -42,17 +42,32 @@ class Options:
     allow_unsafe_fork: bool = False
 
 
-def options_of(env: Mapping[str, str] | Sequence[Any] = (), preload: Sequence[str] = (), **others: Any) -> Options:
-    """Options whose `env` may be a mapping, and `preload` any sequence.
+def options_of(**options: Any) -> Options:
+    """Options as get_context() takes them.
 
     Raises:
         TypeError, ValueError: an option that there is not, or that means nothing.
     """
-    pairs = env.items() if isinstance(env, Mapping) else env
-    variables = tuple(sorted(checked_variables(pairs, "get_context(env=…)")))
-    if "threads" in others:
-        others["threads"] = thread_count(others["threads"], "get_context(threads=…)")
-    return Options(env=variables, preload=tuple(preload), **others)
+    what = "get_context({}=…)".format
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in options:
+        if name not in known:
+            raise no_such_argument("get_context", name, ["method", *known])
+    options["threads"] = thread_count(options.get("threads"), what("threads"))
+    options["env"] = tuple(sorted(checked_variables(options.get("env", {}), what("env"))))
+    options["preload"] = checked_modules(options.get("preload", ()), what("preload"))
+    options["gpu"] = _shows_gpus(options.get("gpu", True))
+    if not isinstance(unsafe := options.get("allow_unsafe_fork", False), bool):
+        raise TypeError(f"{what('allow_unsafe_fork')} takes True or False, got {unsafe!r}")
+    return Options(**options)
+
+
+def _shows_gpus(gpu: Any) -> bool:
+    if isinstance(gpu, bool):
+        return gpu
+    if isinstance(gpu, str) and gpu in ("own", "none"):
+        return gpu == "own"
+    raise ValueError(f"get_context(gpu=…) takes 'own' or True, 'none' or False, got {gpu!r}")
 
 
 class StartMethod(_cpython.BaseContext):
@@ -64,7 +79,8 @@ class StartMethod(_cpython.BaseContext):
         """The context of `method`: "auto" (the same as "forkserver"), "forkserver", "spawn", "fork"; None: this one.
 
         Args:
-            options: fields of `Options`; `env` may be a mapping, `preload` any sequence.
+            options: fields of `Options`, where `env` is a mapping, `preload` any sequence, and `gpu` may be "own" or "none", as of
+                `shoal.WorkerOptions`.
 
         Raises:
             ValueError: there is no such method; an option of a value that cannot be.

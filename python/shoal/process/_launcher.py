@@ -67,7 +67,7 @@ class Launcher:
         """
         refuse_to_start()
         keep_idle_zygotes()  # reads the limits, the first time
-        environment = checked_variables((env or {}).items(), "env")
+        environment = checked_variables(env or {}, "env")
         self._variables = dict(_core.process.worker_variables(threads, hide_gpu, environment))
         self._is_fork = context == "fork"
         self._is_plain = plain
@@ -321,8 +321,8 @@ def launcher(
     if context == "fork" and not allow_unsafe_fork:
         refuse_fork(
             _core.process.fork_hazards(),
-            ". What forks all the same: make_vec(…, context='fork', worker=shoal.WorkerOptions(allow_unsafe_fork=True)), and "
-            "worker= of pools and collectors likewise; shoal.process.launcher('fork', allow_unsafe_fork=True).",
+            ". What forks all the same: worker=shoal.WorkerOptions(allow_unsafe_fork=True), of vector environments, pools and "
+            "collectors; shoal.process.launcher('fork', allow_unsafe_fork=True).",
         )
     options: dict[str, Any] = {
         "threads": threads,

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import traceback
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import RemoteError, RemoteTraceback, SpacesDiffer
 from shoal.identity.missing_names import explain, missing_names_of
 from shoal.process._forked_child import end_forked_child
 
-__all__ = ["first_line", "pack_exception", "unpack_exception"]
+__all__ = ["first_line", "pack_exception", "traceback_of", "unpack_exception"]
 
 _MISSING_NAMES = "_shoal_missing_names"
 """The attribute of a worker's exception that says what it did not find; gone before the caller sees it."""
+_CALLERS = tuple(f"{Path(__file__).parent.parent / name}{os.sep}" for name in ("cli", "collect", "learn", "vector"))
+"""Where the files lie whose functions call environments."""
 
 
 def first_line(error: BaseException) -> str:
     """What it says first; its type where it says nothing."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def traceback_of(error: BaseException) -> str | None:
+    """Where the code of an environment raised it, from that code's frames on, with what is known of the environment. None: no
+    environment did, or there is no telling in this process before Python 3.11."""
+    if isinstance(error.__cause__, RemoteTraceback):
+        return str(error.__cause__).strip()
+    if not any(str(note).startswith("environment ") for note in getattr(error, "__notes__", ())):
+        return None
+    frames = list(traceback.walk_tb(error.__traceback__))
+    callers = [at for at, (frame, _) in enumerate(frames) if frame.f_code.co_filename.startswith(_CALLERS)]
+    trace = error.__traceback__
+    for _ in range(callers[-1] + 1 if callers else 0):
+        trace = trace and trace.tb_next
+    return None if trace is None else "".join(traceback.format_exception(type(error), error, trace)).strip()
 
 
 def pack_exception(exception: BaseException) -> tuple[str, str, str, bytes]:
@@ -69,12 +88,12 @@ def _explain_hidden_gpus(exception: BaseException, message: str, where: str) -> 
 def _pickled(exception: BaseException) -> bytes:
     """The exception itself, or a recipe that makes it without calling its constructor (which may want other arguments
     than `exception.args`); empty where neither gives the same exception again."""
-    import cloudpickle
+    from shoal.ipc import cloudpickling
 
     recipe = _Recipe(type(exception), exception.args, getattr(exception, "__dict__", {}))
     for candidate in (exception, recipe):
         try:
-            data: bytes = cloudpickle.dumps(candidate)
+            data: bytes = cloudpickling.dumps(candidate)
             copy = pickle.loads(data)  # some only fail on the way back
             copy = copy.make() if isinstance(copy, _Recipe) else copy
             if type(copy) is type(exception) and str(copy) == str(exception):

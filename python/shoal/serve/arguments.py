@@ -16,7 +16,6 @@ __all__ = [
     "check_secret",
     "checked_buckets",
     "checked_int",
-    "checked_modules",
     "checked_seconds",
     "checked_timeout",
     "checked_version",
@@ -71,15 +70,6 @@ def check_secret(what: str, value: Any) -> None:
     """Raises TypeError, which does not show it."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{what} takes a str, got a {type(value).__name__}")
-
-
-def checked_modules(what: str, value: Any) -> tuple[str, ...]:
-    """Names of modules. Raises TypeError, also for one str: its letters would be imported."""
-    names = None if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
-    if names is None or not all(isinstance(name, str) for name in names):
-        got = f"the str {value!r}" if isinstance(value, str) else repr(value)
-        raise TypeError(f"{what} takes a sequence of module names, got {got}")
-    return names
 
 
 def check_choice(what: str, value: Any, choices: Sequence[Any]) -> None:

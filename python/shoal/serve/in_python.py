@@ -13,13 +13,26 @@ from shoal.serve.loaded import Loaded, Shapes, check_names, check_shapes, shapes
 from shoal.serve.modes import switch
 from shoal.serve.structure import tree_map
 
-__all__ = ["InPython", "is_module"]
+__all__ = ["InPython", "device_of", "is_module"]
 
 
 def is_module(model: Any) -> bool:
     """Whether it is a torch.nn.Module."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def device_of(device: str) -> Any:
+    """The torch.device. Raises ValueError for one that torch does not know, or that is not there."""
+    import torch
+
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except Exception as error:  # RuntimeError, AssertionError: as torch was built
+        line = str(error).strip().splitlines()[0]
+        raise ValueError(f"device={device!r}: {line}; device='cpu' is always there") from None
+    return found
 
 
 class InPython(Loaded):
@@ -32,7 +45,7 @@ class InPython(Loaded):
             import torch
 
             self._torch = torch
-            self._device = torch.device(device)
+            self._device = device_of(device)
             self.model = switch(model, training=False).to(self._device)
         self.can_read = hasattr(self.model, "state_dict")
         self.can_change = hasattr(self.model, "load_state_dict")

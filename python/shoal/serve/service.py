@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shoal.process._variables import checked_modules
 from shoal.reprs import never_raises
 from shoal.serve import server
 from shoal.serve.arguments import (
@@ -15,7 +16,6 @@ from shoal.serve.arguments import (
     check_secret,
     checked_buckets,
     checked_int,
-    checked_modules,
     checked_seconds,
     checked_timeout,
     checked_version,
@@ -120,7 +120,7 @@ class ModelService(ServiceFace):
         max_batch = checked_int(what("max_batch"), max_batch, ROWS)
         instances = checked_int(what("instances"), instances, SEVERAL)
         threads = None if threads is None else checked_int(what("threads"), threads, SEVERAL)
-        preload = checked_modules(what("preload"), preload)
+        preload = checked_modules(preload, what("preload"))
         timeout = checked_timeout(what("timeout"), timeout)
         start_timeout = checked_seconds(what("start_timeout"), start_timeout)
         check_choice(what("context"), context, _CONTEXTS)

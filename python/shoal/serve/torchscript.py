@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from shoal.serve.in_python import InPython
+from shoal.serve.in_python import InPython, device_of
 
 __all__ = ["TorchScript"]
 
@@ -23,10 +23,11 @@ class TorchScript(InPython):
             raise ImportError(
                 f"{file!r} is TorchScript, which torch runs, and that cannot be imported ({error}): pip install 'shoal[torch]'"
             ) from error
+        place = device_of(device)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # whoever has such a file has been told
-                model: Any = torch.jit.load(file, map_location=torch.device(device))
+                model: Any = torch.jit.load(file, map_location=place)
         except (RuntimeError, ValueError) as error:
             raise ValueError(
                 f"torch {torch.__version__} cannot load {file!r}: {error}. Where operators are missing, give a function "

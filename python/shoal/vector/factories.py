@@ -227,7 +227,11 @@ def _latest(name: str) -> registration.EnvSpec | None:
 def _unknown_id(module: str, name: str) -> gymnasium.error.NameNotFound:
     if module:
         return gymnasium.error.NameNotFound(_not_registered(module, name))
-    known = [*registration.registry, *(spec.id for spec in _core.env.registered())]
+    return no_such_id(name, [*registration.registry, *(spec.id for spec in _core.env.registered())])
+
+
+def no_such_id(name: str, known: Iterable[str]) -> gymnasium.error.NameNotFound:
+    """The error for an id that is not there, which names the nearest of those that are."""
     by_lower = {known_id.lower(): known_id for known_id in known}
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(by_lower[n]) for n in nearest)}?" if nearest else ""

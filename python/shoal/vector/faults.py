@@ -6,11 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from shoal.unknown_arguments import named_when_unknown
+
 __all__ = ["ON_FAULT", "Backoff", "Fault", "FaultPolicy"]
 
 ON_FAULT = ("raise", "restart", "drop")
 
 
+@named_when_unknown
 @dataclass(frozen=True)
 class FaultPolicy:
     """What a fault leads to: the death, the hang or the failure of an environment or of its worker process.

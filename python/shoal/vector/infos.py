@@ -24,10 +24,10 @@ def encode(entries: list[Entry] | None, observed: list[Objects] | None, finals: 
     try:
         return pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception:
-        import cloudpickle
+        from shoal.ipc import cloudpickling
 
         try:
-            return bytes(cloudpickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
+            return cloudpickling.dumps(message)
         except Exception as error:
             raise _unpicklable(*message, error=error) from error
 
@@ -81,13 +81,13 @@ def add_faults(
 
 
 def _unpicklable(entries: list[Entry], observed: list[Objects], finals: list[Objects], error: Exception) -> Exception:
-    import cloudpickle
+    from shoal.ipc import cloudpickling
 
     parts = [(row, f"info[{key!r}]", value) for row, _, info in entries for key, value in info.items()]
     parts += [(row, "an observation", value) for row, values in [*finals, *observed] for value in values]
     for row, what, value in parts:
         try:
-            cloudpickle.dumps(value)
+            cloudpickling.dumps(value)
         except Exception as cause:
             return TypeError(
                 f"environment {row}: {what} is a {type(value).__name__} that cannot leave its worker process: "

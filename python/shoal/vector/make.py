@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shoal import _core
+from shoal.unknown_arguments import hint
 from shoal.vector.options import WorkerOptions
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ def _no_such_argument(name: str, value: Any) -> TypeError:
             f"{text}, but shoal.WorkerOptions has: worker=shoal.WorkerOptions({name}={value!r}); for an environment's own, "
             f"env_kwargs={{{name!r}: {value!r}}}"
         )
-    if near := difflib.get_close_matches(name, inspect.signature(make_vec).parameters, n=1, cutoff=0.8):
-        return TypeError(f"{text}. Did you mean {near[0]!r}?")
+    if near := hint(name, inspect.signature(make_vec).parameters):
+        return TypeError(text + near)
     return TypeError(f"{text}. What the environments take goes into env_kwargs: env_kwargs={{{name!r}: {value!r}}}")
 
 

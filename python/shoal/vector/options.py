@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from numbers import Real
 from typing import Any
 
-from shoal.process._variables import checked_variables
+from shoal.process._variables import checked_modules, checked_variables
+from shoal.unknown_arguments import named_when_unknown
 
 __all__ = ["WorkerOptions"]
 
 
+@named_when_unknown
 @dataclass(frozen=True)
 class WorkerOptions:
     """How worker processes are set up. All of it is in place before a worker's interpreter starts.
@@ -84,9 +86,12 @@ class WorkerOptions:
         for name in ("nested", "allow_unsafe_fork"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"WorkerOptions({name}=…) takes True or False, got {getattr(self, name)!r}")
-        if not isinstance(self.env, Mapping):
-            raise TypeError(f"WorkerOptions(env=…) takes a dict from names to values, got {self.env!r}")
-        checked_variables(self.env.items(), "WorkerOptions(env=…)")
+        checked_variables(self.env, "WorkerOptions(env=…)")
+        if self.models is not None and not isinstance(self.models, Mapping) and not hasattr(self.models, "directory"):
+            raise TypeError(
+                "WorkerOptions(models=…) takes a shoal.ModelService, or a dict from names to models, which every worker "
+                f"loads; got {self.models!r}"
+            )
         if self.model_device != "cpu":
             if not isinstance(self.models, Mapping):
                 raise ValueError(
@@ -97,7 +102,7 @@ class WorkerOptions:
                 raise ValueError(
                     f"WorkerOptions(model_device={self.model_device!r}) needs gpu='own' or gpu='lease': workers see no GPU"
                 )
-        object.__setattr__(self, "preload", _names(self.preload))
+        object.__setattr__(self, "preload", checked_modules(self.preload, "WorkerOptions(preload=…)"))
         is_size = isinstance(self.shared_bytes, int) and not isinstance(self.shared_bytes, bool)
         if not is_size or not 0 < self.shared_bytes <= 2**30:
             raise ValueError(f"WorkerOptions(shared_bytes=…) takes an int from 1 to 2**30, got {self.shared_bytes!r}")
@@ -168,15 +173,6 @@ class WorkerOptions:
 
 def _default(option: Any) -> Any:
     return option.default if option.default is not MISSING else option.default_factory()
-
-
-def _names(preload: Any) -> tuple[str, ...]:
-    """The modules, checked."""
-    if isinstance(preload, Iterable) and not isinstance(preload, str):
-        names = tuple(preload)
-        if all(isinstance(name, str) for name in names):
-            return names
-    raise TypeError(f"WorkerOptions(preload=…) takes a sequence of module names, got {preload!r}")
 
 
 def _cpus(affinity: Any) -> list[list[int]]:

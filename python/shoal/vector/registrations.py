@@ -6,10 +6,11 @@ import contextlib
 import importlib
 import pickle
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import cloudpickle
+from shoal.ipc import cloudpickling
 
 __all__ = ["restore", "take"]
 
@@ -38,12 +39,14 @@ def take() -> bytes | None:
         singly = specs
     for entry in singly:
         with contextlib.suppress(Exception):
-            packed.append(bytes(cloudpickle.dumps([entry])))
+            packed.append(cloudpickling.dumps([entry]))
     return pickle.dumps(packed)
 
 
 def restore(taken: bytes) -> None:
-    """In a worker. What it has registered itself stays as it is."""
+    """In a worker. What it has registered itself stays as it is, and a module that registers an id again when it is imported
+    here is not warned of: it did so where the ids come from."""
+    warnings.filterwarnings("ignore", r".*Overriding environment \S+ already in registry")
     for packed in pickle.loads(taken):
         with contextlib.suppress(
             Exception

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import gymnasium
 from gymnasium.error import AlreadyPendingCallError, ResetNeeded
 from gymnasium.utils import EzPickle
 
+from shoal.ipc import cloudpickling
 from shoal.process.error_report import first_line
 
 __all__ = ["Keeper", "Snapshot", "Snapshots", "kind_of", "tell_end_of"]
@@ -174,7 +174,7 @@ class Keeper:
                     "arguments it was made with, and not where it is. Give it a __getstate__ and __setstate__."
                 )
         try:
-            return bytes(cloudpickle.dumps(env))
+            return cloudpickling.dumps(env)
         except Exception as unpicklable:
             try:
                 twin = copy.deepcopy(env)

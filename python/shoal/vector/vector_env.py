@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-import cloudpickle
 import gymnasium
 import numpy as np
 from gymnasium import logger
@@ -20,6 +19,7 @@ import shoal.process
 from shoal import _core
 from shoal.errors import RemoteTraceback
 from shoal.identity.shared import SharedDict
+from shoal.ipc import cloudpickling
 from shoal.ipc.sharing import Parcel
 from shoal.vector import infos as info_batches
 from shoal.vector.action_parts import batch_of_parts, checked_ids, with_part
@@ -623,7 +623,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                 f"native environments have no attributes to {method.replace('_', ' ')}: {arguments[0][0]!r}"
             )
         else:
-            self._request_async([cloudpickle.dumps((method, own)) for own in arguments])
+            self._request_async([cloudpickling.dumps((method, own)) for own in arguments])
         self._pending = "call"
 
     def _request(self, messages: list[bytes], timeout: float | None = None) -> list[bytes]:

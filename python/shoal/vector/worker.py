@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
 from gymnasium.vector.utils import batch_space
 
 import shoal.identity
 from shoal import _core
+from shoal.ipc import cloudpickling
 from shoal.process._importing import importing
 from shoal.process._randomness import reseed
 from shoal.vector import infos
@@ -155,13 +155,13 @@ class EnvGroup:
             if not any(_core.has_objects(description[name]) for name in ("observation_space", "action_space")):
                 return b""
         try:
-            return bytes(cloudpickle.dumps(description))
+            return cloudpickling.dumps(description)
         except Exception:  # keyword arguments of the spec may be anything
-            return bytes(cloudpickle.dumps({**description, "spec": None}))
+            return cloudpickling.dumps({**description, "spec": None})
 
     def request(self, message: bytes) -> bytes:
         name, arguments = pickle.loads(message)
-        return bytes(cloudpickle.dumps(getattr(self, name)(*arguments)))
+        return cloudpickling.dumps(getattr(self, name)(*arguments))
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The attribute `name` of every environment, or what it returns where it can be called."""
@@ -226,9 +226,9 @@ class EnvGroup:
         generators = [getattr(getattr(env, "unwrapped", env), "_np_random", None) for env in self.envs]
         resets = self._reset_arguments, self._resets
         try:
-            return bytes(cloudpickle.dumps((generators, resets)))
+            return cloudpickling.dumps((generators, resets))
         except Exception:  # options of a reset may be anything
-            return bytes(cloudpickle.dumps((generators, (None, 0))))
+            return cloudpickling.dumps((generators, (None, 0)))
 
     def take_over(self, handed: bytes) -> None:
         generators, (self._reset_arguments, self._resets) = pickle.loads(handed)

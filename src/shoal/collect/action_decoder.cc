@@ -44,9 +44,8 @@ ActionDecoder::ActionDecoder(const env::Space& space) {
   } else {
     throw InvalidArgument(
         fmt::format("learn actions of the space {}: Box, Discrete, MultiDiscrete and MultiBinary "
-                    "are supported; "
-                    "flatten a Dict or Tuple with a wrapper (gymnasium.wrappers.FlattenObservation "
-                    "has its counterpart in spaces.flatten_space)",
+                    "are supported; in the place of a Dict or Tuple give the environment one "
+                    "MultiDiscrete (of Discrete parts) or one Box, and take it apart in step()",
                     space.repr()));
   }
   spec_ = {shm::DType::kI32, {static_cast<std::int64_t>(categories_.size())}};

@@ -60,6 +60,10 @@ void BatchEnv::load(int /*i*/, std::span<const std::byte> /*state*/) {
   throw InvalidState("this environment does not support snapshots");
 }
 
+void BatchEnv::renew(int /*i*/) {
+  throw InvalidState("environments of this kind cannot be replaced one by one");
+}
+
 std::vector<double> BatchEnv::state(int /*i*/) const {
   throw InvalidState("this environment does not offer its state");
 }

@@ -73,6 +73,14 @@ class BatchEnv {
   virtual std::vector<std::byte> save(int i) const;
   virtual void load(int i, std::span<const std::byte> state);
 
+  /// Whether what environment i throws leaves the others as they are, and a new one can take its place.
+  virtual bool can_renew() const noexcept { return false; }
+  /// Makes a new environment in the place of i, which is then to be reset. Only where can_renew(). Throws what making it
+  /// throws; the old one stays then.
+  virtual void renew(int i);
+  /// How many steps environment i's episode has had; -1 where it does not say.
+  virtual int elapsed(int /*i*/) const noexcept { return -1; }
+
   /// What the engine is to do around these environments; of frame_stack and max_episode_steps they
   /// take care themselves.
   const EpisodeOptions& episode_options() const noexcept { return episode_options_; }

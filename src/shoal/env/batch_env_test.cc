@@ -102,6 +102,48 @@ TEST(BatchOf, SetStateTakesExactlyTheStatesNumbers) {
   EXPECT_EQ(arrays.terminated[0], 1);
 }
 
+struct SaysTwoWritesOne : Walk {
+  static Space observation_space() { return float_box({-9, -9}, {9, 9}); }
+};
+struct SaysBytes : Walk {
+  static Space observation_space() { return Box{{shm::DType::kU8, {1}}, {0}, {9}}; }
+};
+struct MoreActions : Walk {
+  static Space action_space() { return Discrete{5}; }
+};
+struct LaterActions : Walk {
+  static Space action_space() { return Discrete{2, 1}; }
+};
+struct SmallActions : Walk {
+  static Space action_space() { return Discrete{2, 0, shm::DType::kI32}; }
+};
+struct NarrowPush : Walk {
+  using Action = std::span<const float, 2>;
+  static Space action_space() { return float_box({-1}, {1}); }
+  Outcome step(Action /*push*/, std::span<float, 1> /*obs*/) { return {}; }
+};
+
+template <class T>
+std::string refusal_of() {
+  try {
+    BatchOf<T>(1, 0, T{});
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(BatchOf, SpacesThatItsCodeDoesNotHaveAreRefused) {
+  EXPECT_THAT(
+      refusal_of<SaysTwoWritesOne>(),
+      HasSubstr("observation space is Box(-9.0, 9.0, (2,), float32), and kObservations is 1"));
+  EXPECT_THAT(refusal_of<SaysBytes>(), HasSubstr("Box(0, 9, (1,), uint8), and kObservations is 1"));
+  EXPECT_THAT(refusal_of<MoreActions>(), HasSubstr("Discrete(5), and kActions is 2"));
+  EXPECT_THAT(refusal_of<LaterActions>(), HasSubstr("Discrete(2, start=1), and kActions is 2"));
+  EXPECT_THAT(refusal_of<SmallActions>(), HasSubstr("it must be Discrete(2)"));
+  EXPECT_THAT(refusal_of<NarrowPush>(), HasSubstr("the extent of Action is 2"));
+}
+
 TEST(BatchEnv, AttachRefusesArraysThatDoNotFit) {
   BatchOf<Walk> batch(4, 0, Walk{});
   BatchArrays arrays(batch);

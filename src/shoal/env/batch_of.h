@@ -51,17 +51,33 @@ concept TakesResetOptions = requires(
   { T::check_reset_options(options) } -> std::same_as<void>;
 };
 
+namespace internal {
+/// Throw InvalidArgument unless the samples of a PlainEnv's space (`which`: "observation" or "action") are one array
+/// of `elements` float32, as `constant` says; unless they are one int64 of [0, choices), as kActions says.
+void check_floats(const char* which, const Space& space, const char* constant,
+                  std::size_t elements);
+void check_choices(const char* which, const Space& space, std::int64_t choices);
+}  // namespace internal
+
 /// `count` copies of a PlainEnv, each with its own random stream, under one time limit.
 template <PlainEnv T>
 class BatchOf final : public BatchEnv {
  public:
-  /// `max_episode_steps` 0: no limit.
+  /// `max_episode_steps` 0: no limit. Throws InvalidArgument where T's spaces are not what kObservations and
+  /// Action say.
   BatchOf(int count, int max_episode_steps, const T& prototype)
       : observation_space_(T::observation_space()),
         action_space_(T::action_space()),
         max_episode_steps_(max_episode_steps),
         slots_(static_cast<std::size_t>(count), Slot{prototype}),
-        random_(static_cast<std::size_t>(count)) {}
+        random_(static_cast<std::size_t>(count)) {
+    internal::check_floats("observation", observation_space_, "kObservations", T::kObservations);
+    if constexpr (std::is_same_v<typename T::Action, std::int64_t>) {
+      internal::check_choices("action", action_space_, T::kActions);
+    } else {
+      internal::check_floats("action", action_space_, "the extent of Action", T::Action::extent);
+    }
+  }
 
   const Space& observation_space() const noexcept override { return observation_space_; }
   const Space& action_space() const noexcept override { return action_space_; }

@@ -6,7 +6,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
@@ -14,56 +13,49 @@
 #include <utility>
 
 #include "shoal/env/env_watcher.h"
-#include "shoal/env/keywords.h"
 #include "shoal/env/registry.h"
 #include "shoal/os/error.h"
 
 namespace shoal::env {
 namespace {
 
-/// A leaf of the action space that is one integer, and the values that it may have.
+/// A leaf of the action space that is integers: element k is one of `count[k]` from `first[k]` on.
 struct Choice {
-  std::size_t leaf;
-  Discrete space;
+  std::size_t index;
+  Leaf leaf;
+  std::vector<std::int64_t> first;
+  std::vector<std::int64_t> count;
 };
 
 std::vector<Choice> choices(const Space& action_space) {
   std::vector<Choice> found;
   const auto all = leaves(action_space);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto* const discrete = all[i].space.get_if<Discrete>();
-    if (discrete != nullptr && discrete->dtype == shm::DType::kI64) found.push_back({i, *discrete});
+    const auto elements = static_cast<std::size_t>(all[i].spec.numel());
+    if (const auto* const discrete = all[i].space.get_if<Discrete>()) {
+      found.push_back({i, all[i], {discrete->start}, {discrete->n}});
+    } else if (const auto* const multi = all[i].space.get_if<MultiDiscrete>()) {
+      found.push_back({i, all[i], multi->start, multi->nvec});
+    } else if (all[i].space.get_if<MultiBinary>() != nullptr) {
+      found.push_back({i, all[i], std::vector<std::int64_t>(elements, 0),
+                       std::vector<std::int64_t>(elements, 2)});
+    }
   }
   return found;
 }
 
-/// Throws InvalidArgument unless `low` to `high` are bounds that an array of `box` can have.
-void check_bounds(const Box& box) {
-  if (box.spec.numel() == 0) return;
-  if (box.low.empty() || box.high.empty()) throw InvalidArgument("a Box has no bounds");
-  for (std::size_t i = 0; i < std::max(box.low.size(), box.high.size()); ++i) {
-    const double low = box.low[box.low.size() == 1 ? 0 : i];
-    const double high = box.high[box.high.size() == 1 ? 0 : i];
-    if (low <= high) continue;
-    throw InvalidArgument(fmt::format("a Box has the bounds {} to {}", low, high));
-  }
-}
-
-/// Throws InvalidArgument, naming the space and its leaf, for one that has no samples.
-void check_space(const char* which, const Space& space) {
-  try {
-    check(space);
-    for (const Leaf& leaf : leaves(space)) {
-      const auto* const box = leaf.space.get_if<Box>();
-      try {
-        if (box != nullptr) check_bounds(*box);
-      } catch (const InvalidArgument& error) {
-        if (leaf.path.empty()) throw;
-        throw InvalidArgument(fmt::format("{}: {}", leaf.path, error.what()));
-      }
-    }
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("its {} space: {}", which, error.what()));
+/// Throws InvalidArgument for an element that is none of its choices.
+template <class T>
+void check_chosen(std::span<const T> chosen, const Choice& choice) {
+  for (std::size_t k = 0; k < chosen.size(); ++k) {
+    // One below the first wraps around, to more than any count: first + count is an int64.
+    const std::uint64_t beyond_first =
+        static_cast<std::uint64_t>(chosen[k]) - static_cast<std::uint64_t>(choice.first[k]);
+    if (beyond_first < static_cast<std::uint64_t>(choice.count[k])) continue;
+    const Leaf& leaf = choice.leaf;
+    throw InvalidArgument(fmt::format(
+        "{}action {}{} is not in {}", leaf.path.empty() ? "" : leaf.path + ": ", +chosen[k],
+        leaf.spec.shape.empty() ? "" : fmt::format(" (element {})", k), leaf.space.repr()));
   }
 }
 
@@ -92,19 +84,30 @@ void rethrow_as(const std::exception& error, const std::string& text) {
   }
 }
 
+/// Throws InvalidArgument unless environment i has the spaces of the others.
+void check_same(const Env& env, int i, const Space& observation_space, const Space& action_space) {
+  if (env.observation_space() == observation_space && env.action_space() == action_space) return;
+  throw InvalidArgument(
+      fmt::format("environment {} of the batch has spaces {} and {}, the others have {} and {}", i,
+                  env.observation_space().repr(), env.action_space().repr(),
+                  observation_space.repr(), action_space.repr()));
+}
+
 class BatchOfEnvs final : public BatchEnv {
  public:
-  BatchOfEnvs(std::vector<std::unique_ptr<Env>> envs, int max_episode_steps)
+  BatchOfEnvs(std::vector<std::unique_ptr<Env>> envs, int max_episode_steps,
+              std::function<std::unique_ptr<Env>()> make_one)
       : watcher_(WatchScope::watcher()),
+        make_one_(std::move(make_one)),
+        observation_space_(envs.front()->observation_space()),
+        action_space_(envs.front()->action_space()),
         envs_(std::move(envs)),
         elapsed_(envs_.size(), -1),
         max_episode_steps_(max_episode_steps),
-        choices_(choices(envs_.front()->action_space())) {}
+        choices_(choices(action_space_)) {}
 
-  const Space& observation_space() const noexcept override {
-    return envs_.front()->observation_space();
-  }
-  const Space& action_space() const noexcept override { return envs_.front()->action_space(); }
+  const Space& observation_space() const noexcept override { return observation_space_; }
+  const Space& action_space() const noexcept override { return action_space_; }
   int count() const noexcept override { return static_cast<int>(envs_.size()); }
 
   void reset(int i, std::optional<std::uint64_t> seed) override { reset_with(i, seed, {}); }
@@ -129,6 +132,21 @@ class BatchOfEnvs final : public BatchEnv {
   void check_reset_options(const ResetOptions& options) const override {
     envs_.front()->check_reset_options(options);
   }
+
+  bool can_renew() const noexcept override { return true; }
+
+  void renew(int i) override {
+    watched([&] {
+      named(i, [&] {
+        std::unique_ptr<Env> made = make_one_();
+        check_same(*made, i, observation_space_, action_space_);
+        envs_[static_cast<std::size_t>(i)] = std::move(made);
+      });
+    });
+    elapsed_[static_cast<std::size_t>(i)] = -1;
+  }
+
+  int elapsed(int i) const noexcept override { return elapsed_[static_cast<std::size_t>(i)]; }
 
   std::vector<std::byte> save(int i) const override {
     const auto at = static_cast<std::size_t>(i);
@@ -202,10 +220,11 @@ class BatchOfEnvs final : public BatchEnv {
 
   void check(const Row& action) const {
     for (const Choice& choice : choices_) {
-      const std::int64_t chosen = action.as<std::int64_t>(choice.leaf)[0];
-      if (chosen >= choice.space.start && chosen - choice.space.start < choice.space.n) continue;
-      throw InvalidArgument(
-          fmt::format("action {} is not in {}", chosen, Space(choice.space).repr()));
+      shm::with_type_of(choice.leaf.spec.dtype, [&](auto type) {
+        if constexpr (std::is_integral_v<decltype(type)>) {
+          check_chosen<decltype(type)>(action.as<decltype(type)>(choice.index), choice);
+        }
+      });
     }
   }
 
@@ -216,6 +235,9 @@ class BatchOfEnvs final : public BatchEnv {
   }
 
   const std::shared_ptr<const EnvWatcher> watcher_;  // nullptr: nobody asks
+  const std::function<std::unique_ptr<Env>()> make_one_;
+  const Space observation_space_;
+  const Space action_space_;
   std::vector<std::unique_ptr<Env>> envs_;
   std::vector<int> elapsed_;  // steps since the reset; -1: never reset
   int max_episode_steps_;
@@ -251,29 +273,12 @@ std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
     if (watcher) watcher->enter(i);
     envs.push_back(make_one());
     if (i == 0) {
-      check_space("observation", envs.front()->observation_space());
-      check_space("action", envs.front()->action_space());
+      check_native("observation", envs.front()->observation_space());
+      check_native("action", envs.front()->action_space());
     }
-    if (envs.back()->observation_space() != envs.front()->observation_space() ||
-        envs.back()->action_space() != envs.front()->action_space()) {
-      throw InvalidArgument(fmt::format(
-          "environment {} of the batch has spaces {} and {}, environment 0 has {} and {}", i,
-          envs.back()->observation_space().repr(), envs.back()->action_space().repr(),
-          envs.front()->observation_space().repr(), envs.front()->action_space().repr()));
-    }
+    check_same(*envs.back(), i, envs.front()->observation_space(), envs.front()->action_space());
   }
-  return std::make_unique<BatchOfEnvs>(std::move(envs), max_episode_steps);
+  return std::make_unique<BatchOfEnvs>(std::move(envs), max_episode_steps, make_one);
 }
 
-namespace internal {
-
-BatchFactory factory_of_envs(std::function<std::unique_ptr<Env>()> make_one) {
-  return [make_one = std::move(make_one)](int count, int max_episode_steps,
-                                          const nlohmann::json& args) {
-    Keywords(args).expect_no_more();
-    return batch_of_envs(count, max_episode_steps, make_one);
-  };
-}
-
-}  // namespace internal
 }  // namespace shoal::env

@@ -117,6 +117,10 @@ class FrameStack final : public BatchEnv {
     }
   }
 
+  bool can_renew() const noexcept override { return batch_->can_renew(); }
+  void renew(int i) override { batch_->renew(i); }
+  int elapsed(int i) const noexcept override { return batch_->elapsed(i); }
+
   std::vector<double> state(int i) const override { return batch_->state(i); }
   void set_state(int i, std::span<const double> state) override { batch_->set_state(i, state); }
   /// The frames, then what the environment saves.

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "shoal/env/register_env.h"
+#include "shoal/env/registry.h"
 #include "shoal/os/error.h"
 #include "shoal/os/log.h"
 
@@ -51,7 +52,7 @@ struct Plugin {
   bool told = false;  // that the file has changed since
 };
 
-/// What the static initialisers of the library that this thread loads have done so far.
+/// What the static initialisers of the library that this thread loads have registered so far.
 struct Loading {
   const std::function<bool(const std::string&)>& is_taken;
   std::vector<std::string> ids;
@@ -176,7 +177,7 @@ std::string loader_message() {
 /// Why a library has registered nothing: with a Shoal in it, it did so there.
 std::string why_nothing(void* handle) {
   using Register = void (*)(EnvSpec, BatchFactory);
-  const Register ours = &internal::register_env_at_load;
+  const Register ours = &register_env;
   Dl_info here;
   const bool is_known =
       ::dladdr(reinterpret_cast<const void*>(ours), &here) != 0 && here.dli_sname != nullptr;
@@ -261,18 +262,14 @@ void load_plugins_of_environment() {
   known.environment_done = true;
 }
 
-void internal::register_env_at_load(EnvSpec spec, BatchFactory factory) {
-  if (loading == nullptr) {
-    register_env(std::move(spec), std::move(factory));
-    return;
-  }
+void internal::registering(const std::string& id, const std::function<void()>& add) {
+  if (loading == nullptr) return add();
   try {
-    const std::string id = spec.id;
     if (loading->is_taken && loading->is_taken(id)) {
       throw InvalidArgument(
           fmt::format("Gymnasium has an environment \"{}\" of its own: register another id", id));
     }
-    register_env(std::move(spec), std::move(factory));
+    add();
     loading->ids.push_back(id);
   } catch (const std::exception& error) {
     if (loading->failure.empty()) loading->failure = error.what();

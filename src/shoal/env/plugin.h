@@ -10,8 +10,8 @@
 
 namespace shoal::env {
 
-/// Loads the plug-in `path`, a shared library with SHOAL_REGISTER_ENV lines, and returns the ids
-/// that it registered. A library that is loaded already is not loaded again. It stays loaded for
+/// Loads the plug-in `path`, a shared library whose static initialisers register environments
+/// (register_env.h), and returns their ids. A library that is loaded already is not loaded again. It stays loaded for
 /// the life of the process, and worker processes that are started from now on load it too.
 ///
 /// Throws InvalidArgument, with nothing registered, for a file that is not there, is cut off, is no
@@ -31,5 +31,11 @@ std::vector<std::string> loaded_plugins();
 /// of an id calls this. Throws what load_plugin() throws, naming the variable; the next call tries
 /// again.
 void load_plugins_of_environment();
+
+namespace internal {
+/// Runs `add`, which registers `id`. While this thread loads a plug-in, the id is the plug-in's, and what
+/// `add` throws is kept for load_plugin() to throw: no exception may leave dlopen().
+void registering(const std::string& id, const std::function<void()>& add);
+}  // namespace internal
 
 }  // namespace shoal::env

@@ -3,13 +3,20 @@
 //   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin);
 //   SHOAL_REGISTER_ENV("mine/Coin-v0", Coin, .max_episode_steps = 100);
 //
+// The class is an Env (env.h) or a PlainEnv (batch_of.h) with a default constructor. Where a factory does more, as
+// for a BatchEnv of one's own or for arguments, a static initialiser calls register_env() (registry.h).
+//
 // A library with such lines is a plug-in (plugin.h). It carries a mark that says which Shoal it was
 // built for, which load_plugin() reads before it runs any of the library's code.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "shoal/env/batch_env.h"
+#include "shoal/env/batch_of.h"
 #include "shoal/env/env.h"
 #include "shoal/env/registry.h"
 
@@ -33,19 +40,21 @@ struct PluginMark {
 
 [[gnu::used]] inline constexpr PluginMark kPluginMark{
     {'S', 'h', 'o', 'a', 'l', ' ', 'p', 'l', 'u', 'g', '-', 'i', 'n', ' ', 'i', 's'},
-    3,
+    4,
     SHOAL_CXX11_ABI,
     {sizeof(EnvSpec), sizeof(Space), sizeof(Env), sizeof(BatchEnv)}};
 
 namespace internal {
 
-/// register_env() for static initialisers. While a plug-in is being loaded a failure is kept for
-/// load_plugin() to throw, since no exception may leave dlopen().
-void register_env_at_load(EnvSpec spec, BatchFactory factory);
-
 template <class E>
 bool register_env_at_load(EnvSpec spec) {
-  register_env_at_load(std::move(spec), factory_of_envs([] { return std::make_unique<E>(); }));
+  if constexpr (std::derived_from<E, Env>) {
+    register_env<E>(std::move(spec));
+  } else {
+    register_env(std::move(spec), factory_of_batches([](int count, int max_episode_steps) {
+                   return std::make_unique<BatchOf<E>>(count, max_episode_steps, E{});
+                 }));
+  }
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "shoal/env/edit_distance.h"
 #include "shoal/env/frame_stack.h"
 #include "shoal/env/json_text.h"
+#include "shoal/env/keywords.h"
 #include "shoal/env/plugin.h"
 #include "shoal/env/segmented/built_in.h"
 #include "shoal/os/error.h"
@@ -173,9 +174,8 @@ EpisodeOptions take_episode_options(nlohmann::json& args) {
   return options;
 }
 
-}  // namespace
-
-void register_env(EnvSpec spec, BatchFactory factory) {
+/// register_env(), which may throw.
+void add(EnvSpec spec, BatchFactory factory) {
   if (!is_an_id(spec.id)) {
     throw InvalidArgument(fmt::format(
         "\"{}\" cannot be an environment's id: write \"name-v0\" or \"namespace/name-v0\"",
@@ -186,6 +186,7 @@ void register_env(EnvSpec spec, BatchFactory factory) {
         fmt::format("max_episode_steps of {} is {}: it must be positive, or 0 for no limit",
                     spec.id, spec.max_episode_steps));
   }
+  if (!factory) throw InvalidArgument(fmt::format("{} has no factory", spec.id));
   Registry& all = registry();
   const std::string id = spec.id;
   const std::lock_guard lock(all.mutex);
@@ -194,10 +195,42 @@ void register_env(EnvSpec spec, BatchFactory factory) {
   }
 }
 
+/// Throws InvalidArgument unless `batch` is what its factory was asked for.
+void check_made(const BatchEnv* batch, int count) {
+  if (batch == nullptr) throw InvalidArgument("its factory returned nullptr, not environments");
+  if (batch->count() != count) {
+    throw InvalidArgument(fmt::format("its factory returned {} environments, {} were asked for",
+                                      batch->count(), count));
+  }
+  check_native("observation", batch->observation_space());
+  check_native("action", batch->action_space());
+}
+
+}  // namespace
+
+void register_env(EnvSpec spec, BatchFactory factory) {
+  const std::string id = spec.id;
+  internal::registering(id, [&] { add(std::move(spec), std::move(factory)); });
+}
+
 void internal::unregister_env(std::string_view id) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   if (const auto found = all.entries.find(id); found != all.entries.end()) all.entries.erase(found);
+}
+
+BatchFactory internal::factory_of_batches(
+    std::function<std::unique_ptr<BatchEnv>(int count, int max_episode_steps)> make) {
+  return [make = std::move(make)](int count, int max_episode_steps, const nlohmann::json& args) {
+    Keywords(args).expect_no_more();
+    return make(count, max_episode_steps);
+  };
+}
+
+BatchFactory internal::factory_of_envs(std::function<std::unique_ptr<Env>()> make_one) {
+  return factory_of_batches([make_one = std::move(make_one)](int count, int max_episode_steps) {
+    return batch_of_envs(count, max_episode_steps, make_one);
+  });
 }
 
 std::vector<EnvSpec> registered_envs() {
@@ -227,6 +260,7 @@ std::unique_ptr<BatchEnv> make_batch(std::string_view id, int count, std::string
     const int limit = episode_limit(keywords, entry.spec.max_episode_steps);
     const EpisodeOptions options = take_episode_options(keywords);
     std::unique_ptr<BatchEnv> batch = entry.factory(count, limit, keywords);
+    check_made(batch.get(), count);
     if (options.frame_stack > 0) batch = stack_frames(std::move(batch), options.frame_stack);
     batch->set_episode_options(options);
     return batch;

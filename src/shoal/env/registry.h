@@ -32,8 +32,9 @@ struct EnvSpec {
 using BatchFactory = std::function<std::unique_ptr<BatchEnv>(int count, int max_episode_steps,
                                                              const nlohmann::json& args)>;
 
-/// Makes `spec.id` known. Throws InvalidArgument when the id is taken or not of the form "name",
-/// "name-v0", "space/name-v0".
+/// Makes `spec.id` known. Throws InvalidArgument when there is no factory, or the id is taken or not of the
+/// form "name", "name-v0", "space/name-v0". In the static initialisers of a plug-in it throws nothing:
+/// load_plugin() does, and takes back what the plug-in has registered.
 void register_env(EnvSpec spec, BatchFactory factory);
 
 /// Makes an Env class known under `spec.id`: it is built by its default constructor.
@@ -60,6 +61,9 @@ std::unique_ptr<BatchEnv> batch_of_envs(int count, int max_episode_steps,
                                         const std::function<std::unique_ptr<Env>()>& make_one);
 
 namespace internal {
+/// Of environments that take no arguments.
+BatchFactory factory_of_batches(
+    std::function<std::unique_ptr<BatchEnv>(int count, int max_episode_steps)> make);
 BatchFactory factory_of_envs(std::function<std::unique_ptr<Env>()> make_one);
 /// Takes back a registration of a plug-in that could not be loaded.
 void unregister_env(std::string_view id);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "shoal/env/register_env.h"
@@ -33,6 +34,22 @@ SHOAL_REGISTER_ENV("test/Counter-v0", Counter);
 SHOAL_REGISTER_ENV("test/ShortCounter-v0", Counter, .max_episode_steps = 3,
                    .reward_threshold = 5.0);
 
+/// A PlainEnv that pays the chosen action.
+struct Payer {
+  using Action = std::int64_t;
+  static constexpr int kActions = 3;
+  static constexpr int kObservations = 1;
+  static Space observation_space() { return Box{{shm::DType::kF32, {1}}, {0}, {1}}; }
+  static Space action_space() { return Discrete{kActions}; }
+  void reset(NpRandom& /*random*/, std::span<float, 1> obs) { obs[0] = 0; }
+  Outcome step(Action action, std::span<float, 1> /*obs*/) {
+    return {.reward = static_cast<double>(action)};
+  }
+  std::vector<double> state() const { return {}; }
+  void set_state(std::span<const double> /*state*/) {}
+};
+SHOAL_REGISTER_ENV("test/Payer-v0", Payer, .max_episode_steps = 2);
+
 std::string message_of(auto call) {
   try {
     call();
@@ -58,6 +75,32 @@ TEST(Registry, MacroRegistersBeforeMainWithItsSpec) {
   EXPECT_EQ(find_env("test/Counter-v0").max_episode_steps, 0);
   EXPECT_EQ(find_env("test/ShortCounter-v0").max_episode_steps, 3);
   EXPECT_EQ(find_env("test/ShortCounter-v0").reward_threshold, 5.0);
+}
+
+TEST(Registry, MacroTakesPlainStructs) {
+  const auto batch = make_batch("test/Payer-v0", 2);
+  BatchArrays arrays(*batch);
+  for (int i = 0; i < 2; ++i) batch->reset(i, {});
+  arrays.action(1) = 2;
+  batch->step_range(0, 2);
+  batch->step_range(0, 2);
+  EXPECT_EQ(arrays.reward, (std::vector<double>{0, 2}));
+  EXPECT_EQ(arrays.truncated, (std::vector<std::uint8_t>{1, 1}));
+  EXPECT_THAT(message_of([] { make_batch("test/Payer-v0", 1, R"({"x": 1})"); }), HasSubstr("x"));
+}
+
+TEST(Registry, FactoriesThatReturnWhatWasNotAskedForAreRefused) {
+  register_env({.id = "test/Null-v0"},
+               [](int, int, const nlohmann::json&) { return std::unique_ptr<BatchEnv>(); });
+  register_env({.id = "test/Few-v0"}, [](int count, int limit, const nlohmann::json&) {
+    return std::make_unique<BatchOf<Payer>>(count - 1, limit, Payer{});
+  });
+  EXPECT_THAT(message_of([] { make_batch("test/Null-v0", 2); }),
+              HasSubstr("test/Null-v0: its factory returned nullptr"));
+  EXPECT_THAT(message_of([] { make_batch("test/Few-v0", 3); }),
+              HasSubstr("test/Few-v0: its factory returned 2 environments, 3 were asked for"));
+  EXPECT_THAT(message_of([] { register_env({.id = "test/NoFactory-v0"}, nullptr); }),
+              HasSubstr("no factory"));
 }
 
 TEST(Registry, ListsIdsInOrder) {
@@ -168,6 +211,98 @@ TEST(BatchOfEnvs, BadActionNamesTheEnvironment) {
   EXPECT_THAT(message_of([&] { batch->step_range(0, 2); }),
               AllOf(HasSubstr("action 10"), HasSubstr("environment 1"), HasSubstr("Discrete(10)")));
   EXPECT_EQ(arrays.obs(0, 1)[0], 1);
+}
+
+TEST(BatchOfEnvs, ANewEnvironmentTakesThePlaceOfOneAlone) {
+  const auto batch = make_batch("test/ShortCounter-v0", 2, R"({"frame_stack": 2})");
+  BatchArrays arrays(*batch);
+  for (int i = 0; i < 2; ++i) batch->reset(i, {});
+  batch->step_range(0, 2);
+  ASSERT_TRUE(batch->can_renew());
+  batch->renew(1);
+  EXPECT_EQ(batch->elapsed(0), 1);
+  EXPECT_THROW(batch->step_range(1, 2), InvalidState);
+  batch->reset(1, {});
+  batch->step_range(0, 2);
+  EXPECT_EQ(arrays.obs(0, 2)[1], 2);
+  EXPECT_EQ(arrays.obs(1, 2)[1], 1);
+  EXPECT_FALSE(make_batch("test/Payer-v0", 1)->can_renew());
+  EXPECT_THROW(make_batch("test/Payer-v0", 1)->renew(0), InvalidState);
+}
+
+/// Takes anything of its action space.
+struct Still : Env {
+  explicit Still(Space actions) : Env(Discrete{2}, std::move(actions)) {}
+  void reset(const Row& /*obs*/) override {}
+  Outcome step(const Row& /*action*/, const Row& /*obs*/) override { return {}; }
+};
+
+/// What comes of an action whose leaf `leaf` is all `value`s.
+template <class T>
+std::string stepped(const Space& actions, T value, std::size_t leaf = 0) {
+  const auto batch = batch_of_envs(2, 0, [&] { return std::make_unique<Still>(actions); });
+  BatchArrays arrays(*batch);
+  for (int i = 0; i < 2; ++i) batch->reset(i, {});
+  for (T& element : arrays.rows(*batch).actions[leaf].template as<T>()) element = value;
+  return message_of([&] { batch->step_range(1, 2); });
+}
+
+TEST(BatchOfEnvs, ActionsOfEveryKindAndIntegerTypeAreChecked) {
+  using shm::DType;
+  const std::string none = "nothing was thrown";
+  const MultiDiscrete multi{{3, 5}, {0, 1}, {2}, DType::kI64};
+  EXPECT_EQ(stepped<std::int64_t>(multi, 2), none);
+  EXPECT_THAT(stepped<std::int64_t>(multi, 3),
+              HasSubstr("environment 1: action 3 (element 0) is not in MultiDiscrete([3 5]"));
+  EXPECT_THAT(stepped<std::int64_t>(multi, 0), HasSubstr("action 0 (element 1)"));
+  EXPECT_THAT(stepped<std::int64_t>(multi, std::numeric_limits<std::int64_t>::min()),
+              HasSubstr("action -9223372036854775808"));
+  EXPECT_EQ(stepped<std::int8_t>(MultiBinary{{2}}, 1), none);
+  EXPECT_THAT(stepped<std::int8_t>(MultiBinary{{2}}, -1), HasSubstr("action -1 (element 0)"));
+  const auto of_type = [&]<class T>(T inside) {
+    const Space space = Discrete{3, 1, shm::dtype_of<T>()};
+    EXPECT_EQ(stepped<T>(space, inside), none) << space.repr();
+    EXPECT_THAT(stepped<T>(space, 0), HasSubstr("action 0 is not in")) << space.repr();
+    EXPECT_THAT(stepped<T>(space, 4), HasSubstr("action 4 is not in")) << space.repr();
+    EXPECT_THAT(stepped<T>(space, std::numeric_limits<T>::max()), HasSubstr("is not in"));
+    EXPECT_THAT(stepped<T>(space, std::numeric_limits<T>::min()), HasSubstr("is not in"));
+  };
+  of_type.operator()<std::int8_t>(3);
+  of_type.operator()<std::uint8_t>(3);
+  of_type.operator()<std::int16_t>(3);
+  of_type.operator()<std::uint16_t>(3);
+  of_type.operator()<std::int32_t>(3);
+  of_type.operator()<std::uint32_t>(3);
+  of_type.operator()<std::int64_t>(3);
+  of_type.operator()<std::uint64_t>(3);
+  const Dict both{{{"push", Box{{DType::kF32, {1}}, {-1}, {1}}}, {"gear", Discrete{3}}}};
+  EXPECT_THAT(stepped<std::int64_t>(both, 7, 1),
+              HasSubstr("environment 1: gear: action 7 is not in Discrete(3)"));
+}
+
+std::string refusal_of(const Space& space) {
+  return message_of([&] { batch_of_envs(1, 0, [&] { return std::make_unique<Still>(space); }); });
+}
+
+TEST(BatchOfEnvs, NumbersThatTheElementTypeDoesNotHoldAreRefused) {
+  using shm::DType;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(refusal_of(Discrete{3, 0, DType::kF32}), HasSubstr("float32, which has no integers"));
+  EXPECT_THAT(refusal_of(Discrete{2, 0, DType::kBool}), HasSubstr("bool, which has no integers"));
+  EXPECT_THAT(refusal_of(Discrete{1000, 0, DType::kU8}),
+              HasSubstr("its action space: a space has 1000 values from 0 on, which uint8"));
+  EXPECT_THAT(refusal_of(Discrete{100, 200, DType::kU8}), HasSubstr("from 200 on"));
+  EXPECT_THAT(refusal_of(Discrete{3, -1, DType::kU64}), HasSubstr("from -1 on"));
+  EXPECT_THAT(refusal_of(MultiDiscrete{{2, 300}, {0, 0}, {2}, DType::kI8}), HasSubstr("int8"));
+  EXPECT_THAT(refusal_of(Box{{DType::kU8, {2}}, {-5}, {500}}),
+              HasSubstr("a Box of uint8 has the low bound -5"));
+  EXPECT_THAT(refusal_of(Box{{DType::kU8, {2}}, {0}, {500}}), HasSubstr("the high bound 500"));
+  const std::string none = "nothing was thrown";
+  EXPECT_EQ(refusal_of(Box{{DType::kI16, {2}}, {-kInfinity}, {kInfinity}}), none);
+  EXPECT_EQ(refusal_of(Box{{DType::kBool, {2}}, {0}, {1}}), none);
+  EXPECT_EQ(refusal_of(Box{{DType::kI64, {1}}, {-9223372036854775808.0}, {9223372036854775807.0}}),
+            none);
+  EXPECT_EQ(refusal_of(Discrete{127, 1, DType::kI8}), none);
 }
 
 TEST(BatchOfEnvs, StepBeforeResetAndStateAreRefused) {

@@ -110,8 +110,13 @@ struct Leaf {
 std::vector<Leaf> leaves(const Space& space);
 
 /// Throws InvalidArgument where `space` has no samples that arrays can hold, naming the leaf: a shape that no array has, as
-/// many values of an attribute as there are no elements, ranges without an integer, a key that a Dict has twice.
+/// many values of an attribute as there are no elements, ranges without an integer, a key that a Dict has twice,
+/// integers that the element type does not have.
 void check(const Space& space);
+
+/// check() of a space that is written in C++, whose Boxes have their bounds in order, too. `which` space of an
+/// environment it is, "observation" or "action", stands in the message.
+void check_native(const char* which, const Space& space);
 
 /// The first Opaque of `space`; nullptr when all of its samples is arrays.
 const Opaque* first_opaque(const Space& space);

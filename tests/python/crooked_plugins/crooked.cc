@@ -74,7 +74,37 @@ struct NegativeShape : Still {
   NegativeShape() : Still(Box{{DType::kF32, {-3}}, {0}, {1}}) {}
 };
 
+struct BytesBeyond : Still {
+  BytesBeyond() : Still(Box{{DType::kU8, {2}}, {-5}, {500}}) {}
+};
+struct FloatChoices : Still {
+  FloatChoices() : Still(kOne, Discrete{3, 0, DType::kF32}) {}
+};
+
+/// Spaces that Gymnasium has, too: a Box of bool, and one of integers without bounds.
+struct Odd : Still {
+  Odd()
+      : Still(Dict{{{"flags", Box{{DType::kBool, {2}}, {0}, {1}}},
+                    {"any", Box{{DType::kI16, {1}}, {-INFINITY}, {INFINITY}}}}}) {}
+  void reset(const Row&) override {}
+};
+
+/// Sells so many of an article, by the number of its shelf.
+struct Shop : Still {
+  Shop() : Still(kOne, MultiDiscrete{{3, 5}, {0, 0}, {2}}) {}
+  Outcome step(const Row& action, const Row&) override {
+    const auto sold = action.as<std::int64_t>();
+    stock_[sold[0]] -= sold[1];
+    return {};
+  }
+  std::int64_t stock_[3] = {};
+};
+
 SHOAL_REGISTER_ENV("crooked/Ordered-v0", Ordered);
+SHOAL_REGISTER_ENV("crooked/BytesBeyond-v0", BytesBeyond);
+SHOAL_REGISTER_ENV("crooked/FloatChoices-v0", FloatChoices);
+SHOAL_REGISTER_ENV("crooked/Odd-v0", Odd);
+SHOAL_REGISTER_ENV("crooked/Shop-v0", Shop);
 SHOAL_REGISTER_ENV("crooked/Throwing-v0", Throwing);
 SHOAL_REGISTER_ENV("crooked/ThrowsANumber-v0", ThrowsANumber);
 SHOAL_REGISTER_ENV("crooked/NoSuchArray-v0", NoSuchArray);

@@ -16,6 +16,7 @@ from shoal import _core
 from shoal.compat.envpool.atari import EnvPoolsGame, full_name, short_names
 from shoal.compat.envpool.env_pool import EnvPool, EnvSpec
 from shoal.vector import extras
+from shoal.vector.factories import no_such_id
 from shoal.vector.make import make_vec
 from shoal.vector.options import WorkerOptions
 
@@ -73,10 +74,11 @@ def make(
     """Builds `num_envs` environments.
 
     Args:
-        task_id: what `shoal.make_vec` takes: an id of Gymnasium's registry ("CartPole-v1", "ALE/Pong-v5"), or a native one
+        task_id: what `shoal.make_vec` takes: an id of Gymnasium's registry ("CartPole-v1"), or a native one
             ("shoal/CartPole-v1"), which steps in threads as EnvPool's own do; also an environment class, or a function that
             returns an environment. "Pong-v5" and its like are Atari's games with EnvPool's preprocessing, and take its
-            arguments: stack_num, frame_skip, noop_max, episodic_life, reward_clip=True, img_height, ….
+            arguments: stack_num, frame_skip, noop_max, episodic_life, reward_clip=True, img_height, …. "ALE/Pong-v5", which
+            EnvPool has not, is Gymnasium's: raw frames of 210 x 160 x 3.
         env_type: "gymnasium", or "gym", which means the same, as in EnvPool 1.
         batch_size: environments that recv() returns at a time, the first that are ready; 0 for all.
         num_threads: worker processes (threads, of native environments); 0 for one for each CPU that this process may use.
@@ -121,16 +123,21 @@ def make(
         task, limit = functools.partial(EnvPoolsGame, game), None
         if own.get("pool") is None:
             own["worker"] = _with_emulator(own.get("worker"))
-    vector_env = make_vec(
-        task,
-        count,
-        num_workers=threads or None,
-        batch_size=None if batch in (0, count) else batch,
-        seed=seeds,
-        max_episode_steps=limit,
-        env_kwargs=options,
-        **own,
-    )
+    try:
+        vector_env = make_vec(
+            task,
+            count,
+            num_workers=threads or None,
+            batch_size=None if batch in (0, count) else batch,
+            seed=seeds,
+            max_episode_steps=limit,
+            env_kwargs=options,
+            **own,
+        )
+    except gymnasium.error.NameNotFound:
+        if not isinstance(task, str) or ":" in task or _is_known(task):
+            raise
+        raise no_such_id(task, list_all_envs()) from None  # EnvPool's names among them
     spec = vector_env.spec
     config = {
         "num_envs": count,

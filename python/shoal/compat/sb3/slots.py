@@ -6,9 +6,9 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import cloudpickle
 import gymnasium
 
+from shoal.ipc import cloudpickling
 from shoal.vector.worker import EnvGroup
 
 __all__ = ["SlotGroup"]
@@ -72,7 +72,7 @@ class SlotGroup(EnvGroup):
         name, arguments = pickle.loads(message)
         answers = getattr(self, name)(*arguments)
         try:
-            packed: bytes = cloudpickle.dumps(answers)
+            packed: bytes = cloudpickling.dumps(answers)
         except Exception as error:
             raise self._cannot_leave(name, arguments, answers, error) from error
         return packed
@@ -101,7 +101,7 @@ class SlotGroup(EnvGroup):
     def _cannot_leave(self, asked: str, arguments: tuple[Any, ...], answers: list[Any], error: Exception) -> Exception:
         for i, answer in zip(arguments[0], answers, strict=True):
             try:
-                cloudpickle.dumps(answer)
+                cloudpickling.dumps(answer)
             except Exception as cause:
                 what = f"{arguments[1]}()" if asked == "call_method" else f"{arguments[1]}"
                 return TypeError(

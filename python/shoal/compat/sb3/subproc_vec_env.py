@@ -20,6 +20,7 @@ from shoal.compat.sb3.rows import Rows, Said
 from shoal.compat.sb3.slots import SlotGroup
 from shoal.compat.starting import start_together
 from shoal.reprs import never_raises
+from shoal.unknown_arguments import named_when_unknown
 from shoal.vector.factories import recipe_of
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
@@ -32,6 +33,7 @@ _LAST = "terminal_observation"
 _WHOLE = "a learner takes a row of every environment at every step"
 
 
+@named_when_unknown
 class SubprocVecEnv(HoldsEnvironments, PeersSubprocVecEnv):
     """Steps environments in worker processes, one for each.
 

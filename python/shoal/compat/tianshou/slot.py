@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import cloudpickle
 import numpy as np
 from gymnasium import spaces
 
 from shoal.compat.action_rows import HEADER, ActionReader, action_bytes
 from shoal.compat.observation_rows import NO_ROWS, NOTHING, nothing_of
 from shoal.compat.tianshou.observations import row_of, row_space
+from shoal.ipc import cloudpickling
 
 __all__ = ["Rules", "Slot"]
 
@@ -128,7 +128,7 @@ class Slot:
         name, *arguments = messages[self._index]
         answer = getattr(self, f"_{name}")(*arguments)
         try:
-            return bytes(cloudpickle.dumps(answer))
+            return cloudpickling.dumps(answer)
         except Exception as error:
             what = f"the attribute {arguments[0]!r}" if name == "get" else f"what {name}() returned"
             raise TypeError(

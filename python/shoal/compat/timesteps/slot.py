@@ -15,13 +15,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import cloudpickle
 import gymnasium
 import numpy as np
 
 from shoal.compat.action_rows import HEADER, ActionReader, action_bytes
 from shoal.compat.observation_rows import NO_ROWS, NOTHING, nothing_of
 from shoal.compat.timesteps.row_spaces import as_row, row_space
+from shoal.ipc import cloudpickling
 
 __all__ = ["Failure", "Manner", "ResetOrder", "Rules", "Slot"]
 
@@ -223,9 +223,9 @@ class Slot:
         name, *arguments = messages[self._index]
         try:
             answer = True, getattr(self, f"_{name}")(*arguments)
-            return bytes(cloudpickle.dumps(answer))
+            return cloudpickling.dumps(answer)
         except Exception as error:
-            return bytes(cloudpickle.dumps((False, _failure(error, name))))
+            return cloudpickling.dumps((False, _failure(error, name)))
 
     def _take_order(self, order: ResetOrder) -> None:
         self._order = order
@@ -291,7 +291,7 @@ class Slot:
 def _portable(space: Any) -> Any:
     """The space, or a copy without its generator, where that does not survive pickling: gym's does not with newer NumPy."""
     try:
-        pickle.loads(cloudpickle.dumps(space))
+        pickle.loads(cloudpickling.dumps(space))
     except Exception:
         space = copy.copy(space)
         space.__dict__["_np_random"] = None
@@ -326,7 +326,7 @@ def _number(reward: Any) -> tuple[float, str | None, str, tuple[int, ...]]:
 def _failure(error: BaseException, call: str, attempts: int = 1) -> Failure:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
-        data = bytes(cloudpickle.dumps(error))
+        data = cloudpickling.dumps(error)
         pickle.loads(data)  # an exception with arguments of its own may not come back
     except Exception:
         data = b""

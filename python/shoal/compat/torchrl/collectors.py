@@ -190,6 +190,7 @@ def _check_alive(processes: list[Any]) -> None:
             exitcode=code,
             log_tail=tail,
             kind="exit" if code is not None and code >= 0 else "killed",
+            remedy="",
         )
 
 

@@ -70,7 +70,7 @@ class Session:
 
     Attributes:
         environments: to be closed when the run has ended.
-        why_restarted: what to say where the environments could not be brought back.
+        why_reset: what to say where a resumed run resets its environments; None: they could not be brought back.
 
     Threads: any one may call stop(), wait(), status() and poll().
     """
@@ -113,7 +113,7 @@ class Session:
             self.environments.append(source)
             if not isinstance(source, Ahead) or isinstance(source, AheadInOrder):  # the others repeat nothing
                 environments.warn_of_cut_episodes(options, eval_envs, config)
-            self.why_restarted = _why_restarted(source, config["algorithm"])
+            self.why_reset = _why_reset(source, config["algorithm"])
             learner = Learner(network, source, config)
             directory = RunDirectory(run_dir, resume)
             self._run: TrainingRun | None = TrainingRun(
@@ -231,14 +231,10 @@ def _few_threads(network: Network) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _why_restarted(source: Source, algorithm: str) -> str:
+def _why_reset(source: Source, algorithm: str) -> str | None:
     if isinstance(source, Ahead) and not isinstance(source, AheadInOrder):
         return (
             f"a run of {algorithm} with policy= goes on with its environments reset, and without the rollouts that waited, unless it "
             "is deterministic=True: it is a good one, but not the same as without the interruption."
         )
-    return (
-        "the environments could not be brought back to where they stood, so they were reset: what they do after reset(seed) "
-        "does not depend on the seed and the actions alone, or num_steps is another. The run is a good one, but not the same "
-        "as without the interruption."
-    )
+    return None

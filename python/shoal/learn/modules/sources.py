@@ -15,7 +15,7 @@ from gymnasium import spaces
 from shoal.collect.collector import Collector
 from shoal.learn.modules.network import Network, RecurrentNetwork
 from shoal.learn.modules.seeds import For, derived
-from shoal.learn.spaces import description_of, leaves, nested
+from shoal.learn.spaces import Leaf, description_of, leaves, nested
 from shoal.serve.structure import tree_map
 
 __all__ = ["Ahead", "AheadInOrder", "InStep", "Source", "source_of"]
@@ -274,6 +274,14 @@ class _Trail:
         self._packing = _Packing(collector.single_action_space)
         self._description = description_of(collector.single_observation_space)
         self._leaves = list(leaves(self._description))
+        known: dict[str, Leaf] = {}
+        for leaf in self._leaves:
+            other = known.setdefault(leaf.path, leaf)
+            if other is not leaf:
+                raise ValueError(
+                    f"the observations {other.keys} and {leaf.keys} are both {leaf.path!r} in a checkpoint: give one of them a key "
+                    'without "/"'
+                )
         self.begin(0)
 
     def begin(self, seed: int) -> None:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "shoal/collect/replay/replay_change.h"
+#include "shoal/collect/replay/replay_checks.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
 #include "shoal/shm/header.h"
@@ -52,18 +53,6 @@ std::size_t columns_offset(const ReplaySpec& spec) {
   return (kTreeOffset + tree_bytes(spec) + kLine - 1) / kLine * kLine;
 }
 
-const ReplaySpec& checked(const ReplaySpec& spec) {
-  constexpr double kMost = 1e15;  // bytes; far below what overflows
-  const auto row = static_cast<double>(shape_of(spec).row_words() * kWord);
-  if (spec.columns < 1 || spec.rows < 2 || spec.obs.empty() ||
-      static_cast<double>(spec.columns) * static_cast<double>(spec.rows) * (row + 32) > kMost)
-    throw InvalidArgument(fmt::format(
-        "a replay of {} columns of {} rows, of {} bytes each, cannot be made: at least one column, "
-        "two rows and one array of observations are needed, and 1e15 bytes are the most",
-        spec.columns, spec.rows, row));
-  return spec;
-}
-
 ReplayHeader header_of(const ReplaySpec& spec) {
   const RingColumnShape shape = shape_of(spec);
   ReplayHeader header{.magic = {},
@@ -73,7 +62,8 @@ ReplayHeader header_of(const ReplaySpec& spec) {
                       .rows = shape.rows,
                       .front_bytes = shape.front,
                       .back_bytes = shape.back,
-                      .unused = {}};
+                      .arrays = hash_of_arrays(spec),
+                      .unused = 0};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   return header;
 }
@@ -112,6 +102,12 @@ Replay Replay::attach(os::Fd fd, const ReplaySpec& spec) {
   shm::Arena arena = shm::Arena::attach(std::move(fd));
   const auto header = shm::header_of<ReplayHeader>(arena, kMagic, kReplayVersion, "a replay");
   const ReplayHeader wanted = header_of(checked(spec));
+  ReplayHeader otherwise = header;
+  otherwise.arrays = wanted.arrays;
+  if (std::memcmp(&otherwise, &wanted, sizeof wanted) == 0 && header.arrays != wanted.arrays)
+    throw InvalidArgument(
+        "attach a replay: its observations or actions have other element types or shapes; attach "
+        "it with the spec that it was created with");
   if (std::memcmp(&header, &wanted, sizeof wanted) != 0 || arena.size() < bytes_of(spec))
     throw InvalidArgument(fmt::format(
         "attach a replay: it has {} columns of {} rows of {} + {} bytes, prioritised {}, not {} of "
@@ -203,6 +199,8 @@ Replay::Back Replay::read_back() const {
 }
 
 void Replay::begin(int column, std::span<const shm::TensorView> obs, std::int64_t from) {
+  check_column(spec_, column);
+  check_row(spec_, obs, from);
   const auto index = static_cast<std::uint64_t>(column);
   sync::RingColumn rows = this->column(index);
   gather(obs, from);
@@ -213,6 +211,12 @@ void Replay::begin(int column, std::span<const shm::TensorView> obs, std::int64_
 
 void Replay::step(int column, const ReplayStep& step, std::span<const shm::TensorView> next_obs,
                   std::int64_t from) {
+  check_column(spec_, column);
+  check_row(spec_, next_obs, from);
+  if (!this->column(static_cast<std::uint64_t>(column)).begun())
+    throw InvalidState(fmt::format(
+        "append to a replay: column {} has no first observation; call begin() before step()",
+        column));
   gather(next_obs, from);
   write_back(step);
   finish_row(static_cast<std::uint64_t>(column), step.valid);
@@ -243,9 +247,11 @@ void Replay::finish_row(std::uint64_t index, bool valid) {
 // Priorities
 
 void Replay::set_priorities(std::span<const ReplayPick> picks, std::span<const double> priorities) {
-  if (!spec_.prioritized)
-    throw InvalidState("set priorities of a replay that has none: make it prioritised");
-  SumTree weights = tree();
+  SumTree weights = this->priorities();
+  if (priorities.size() != picks.size())
+    throw InvalidArgument(fmt::format("set priorities of a replay: {} for {} picks",
+                                      priorities.size(), picks.size()));
+  for (const ReplayPick& pick : picks) check_column(spec_, pick.column);
   const Change change(*this);
   for (std::size_t k = 0; k < picks.size(); ++k) {
     // NaN gives the least weight.
@@ -261,12 +267,18 @@ void Replay::set_priorities(std::span<const ReplayPick> picks, std::span<const d
   }
 }
 
-double Replay::limit() const noexcept {
-  return static_cast<double>(tree().limit()) / static_cast<double>(kReplayOne);
+SumTree Replay::priorities() const {
+  if (!spec_.prioritized) throw InvalidState("a replay has no priorities: make it prioritised");
+  return tree();
+}
+
+double Replay::limit() const {
+  return static_cast<double>(priorities().limit()) / static_cast<double>(kReplayOne);
 }
 
 double Replay::priority(const ReplayPick& pick) const {
-  const auto leaf = tree().leaf(place_of(static_cast<std::uint64_t>(pick.column), pick.row));
+  check_column(spec_, pick.column);
+  const auto leaf = priorities().leaf(place_of(static_cast<std::uint64_t>(pick.column), pick.row));
   if (leaf.tag != lap_of(pick.row) % SumTree::kTags) return 0;
   return static_cast<double>(leaf.value) / static_cast<double>(kReplayOne);
 }

@@ -49,7 +49,7 @@
 
 namespace shoal::collect {
 
-inline constexpr std::uint32_t kReplayVersion = 1;
+inline constexpr std::uint32_t kReplayVersion = 2;
 
 struct ReplayHeader {
   char magic[8];  // "SHOALRPL"
@@ -59,7 +59,8 @@ struct ReplayHeader {
   std::uint64_t rows;
   std::uint64_t front_bytes;  // of a row: the observation
   std::uint64_t back_bytes;   // action, reward, flags
-  std::uint64_t unused[2];
+  std::uint64_t arrays;       // hash of their element types and shapes
+  std::uint64_t unused;
 };
 static_assert(sizeof(ReplayHeader) == 64 && std::is_trivially_copyable_v<ReplayHeader>);
 
@@ -180,10 +181,13 @@ class Replay {
 
   // Writing
 
+  // Both throw InvalidArgument, and append nothing, where there is no such column, or `obs` are not arrays of
+  // the spec's with a row `from`.
+
   /// The column goes on with this observation: row `from` of each leaf. What came before does not lead to it.
   void begin(int column, std::span<const shm::TensorView> obs, std::int64_t from);
   /// One row, and the observation that it led to: row `from` of each leaf. A valid row gets the greatest
-  /// priority that was ever set, 1 at the least. The column has begun.
+  /// priority that was ever set, 1 at the least. Throws InvalidState where the column has not begun.
   void step(int column, const ReplayStep& step, std::span<const shm::TensorView> next_obs,
             std::int64_t from);
 
@@ -191,13 +195,16 @@ class Replay {
 
   /// Rows that are there, those that are not valid among them.
   std::int64_t size() const;
-  /// False where no valid row is there, or none was found in many attempts.
+  /// False where no valid row is there, or none was found in many attempts. Throws InvalidArgument for a
+  /// request that cannot be.
   [[nodiscard]] bool sample(const ReplayRequest& request, ReplaySamples& out);
 
   /// Rows that are gone are left out. `priorities` are positive; those below 2^-32 count as that, those
   /// above limit() as that: 4096, and less in replays of more than a million rows, 64 in those of 16 million.
+  /// These three throw InvalidState where the replay is not prioritised, InvalidArgument for a column that it has
+  /// not, or another number of priorities than of picks.
   void set_priorities(std::span<const ReplayPick> picks, std::span<const double> priorities);
-  double limit() const noexcept;
+  double limit() const;
   /// Of a row; 0 where it is gone.
   double priority(const ReplayPick& pick) const;
 
@@ -239,6 +246,7 @@ class Replay {
 
   sync::RingColumn column(std::uint64_t index) const;
   sync::SumTree tree() const;
+  sync::SumTree priorities() const;
   std::size_t place_of(std::uint64_t column, std::uint64_t row) const noexcept;
   std::uint64_t lap_of(std::uint64_t row) const noexcept;
 

@@ -52,6 +52,8 @@ void Replay::make_room(const ReplayRequest& request, ReplaySamples& out) const {
 bool Replay::sample(const ReplayRequest& request, ReplaySamples& out) {
   if (request.samples < 1 || request.n_step < 1)
     throw InvalidArgument("sample a replay: samples and n_step have to be 1 or more");
+  if (!request.random)
+    throw InvalidArgument("sample a replay: the request has no `random`, which chooses the rows");
   if (request.prioritized && !spec_.prioritized)
     throw InvalidArgument("sample by priority from a replay that has none: make it prioritised");
   make_room(request, out);

@@ -1,5 +1,6 @@
 #include "shoal/collect/replay/replay.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -471,6 +472,88 @@ TEST(Replay, WhatDoesNotFitIsRefusedWithTheReason) {
   EXPECT_THROW(Replay::create(spec_of(1, std::int64_t{1} << 60, true)), InvalidArgument);
   const shm::Arena foreign = shm::Arena::create("not a replay", 100'000);
   EXPECT_THROW(Replay::attach(os::Fd(::dup(foreign.fd())), spec_of(1, 64, true)), Error);
+}
+
+/// What `call` throws, which is an E.
+template <class E>
+std::string said(auto call) {
+  try {
+    call();
+  } catch (const E& refused) {
+    return refused.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Replay, SpecsOfImpossibleArraysAreRefused) {
+  ReplaySpec spec = spec_of(1, 8, false);
+  spec.obs[0].shape = {-4};
+  EXPECT_THAT(said<InvalidArgument>([&] { Replay::create(spec); }),
+              HasSubstr("observations float32 [-4]"));
+  spec = spec_of(1, 8, false);
+  spec.action.shape = {-1};
+  EXPECT_THAT(said<InvalidArgument>([&] { Replay::create(spec); }),
+              HasSubstr("actions int32 [-1]"));
+}
+
+TEST(Replay, ArraysOfTheSameBytesButAnotherTypeOrShapeAreNotAttached) {
+  const Replay replay = Replay::create(spec_of(1, 8, true));
+  for (const shm::TensorSpec& other :
+       {shm::TensorSpec{DType::kI32, {2}}, shm::TensorSpec{DType::kF32, {1, 2}}}) {
+    ReplaySpec spec = replay.spec();
+    spec.obs[0] = other;
+    EXPECT_THAT(said<InvalidArgument>([&] { Replay::attach(duplicate(replay), spec); }),
+                HasSubstr("other element types or shapes"));
+  }
+}
+
+TEST(Replay, RowsThatDoNotFitAreRefusedAndAppendNothing) {
+  Replay replay = Replay::create(spec_of(2, 8, true));
+  Observation obs(1);
+  auto views = obs.views();
+  const auto refused = [&](int column, std::int64_t from, auto spoil) {
+    auto spoilt = views;
+    spoil(spoilt);
+    const std::string text = said<InvalidArgument>([&] { replay.begin(column, spoilt, from); });
+    EXPECT_EQ(said<InvalidArgument>([&] { replay.step(column, {}, spoilt, from); }), text);
+    return text;
+  };
+  const auto whole = [](auto&) {};
+  EXPECT_THAT(said<InvalidState>([&] { replay.step(0, {}, views, 0); }),
+              HasSubstr("column 0 has no first observation"));
+  for (const int column : {-1, 2}) EXPECT_THAT(refused(column, 0, whole), HasSubstr("which has 2"));
+  for (const int row : {-1, 1})
+    EXPECT_THAT(refused(0, row, whole), HasSubstr(fmt::format("row {} of array 0", row)));
+  EXPECT_THAT(refused(0, 0, [](auto& all) { all.pop_back(); }), HasSubstr("1 arrays"));
+  EXPECT_THAT(refused(0, 0, [](auto& all) { all[0].row.dtype = DType::kF64; }),
+              HasSubstr("array 0 are float64 [2], those of the replay are float32 [2]"));
+  EXPECT_THAT(refused(0, 0, [](auto& all) { all[1].row.shape = {2}; }), HasSubstr("uint8 [2]"));
+  EXPECT_THAT(refused(0, 0, [](auto& all) { all[1].data = nullptr; }), HasSubstr("0 rows"));
+  EXPECT_EQ(replay.size(), 0);
+  EXPECT_THAT(replay.check(), IsEmpty());
+}
+
+TEST(Replay, PrioritiesAreOfItsColumnsAndAsManyAsThePicks) {
+  Replay replay = filled(std::vector<Row>(5), true);
+  const std::vector<double> one{1};
+  EXPECT_THAT(said<InvalidArgument>(
+                  [&] { replay.set_priorities(std::vector<ReplayPick>{{0, 1}, {0, 2}}, one); }),
+              HasSubstr("1 for 2 picks"));
+  for (const int column : {-1, 7}) {
+    const std::vector<ReplayPick> pick{{column, 3}};
+    EXPECT_THAT(said<InvalidArgument>([&] { replay.set_priorities(pick, one); }),
+                HasSubstr("no column"));
+    EXPECT_THAT(said<InvalidArgument>([&] { static_cast<void>(replay.priority(pick[0])); }),
+                HasSubstr("no column"));
+  }
+  Replay plain = filled(std::vector<Row>(5), false);
+  EXPECT_THAT(said<InvalidState>([&] { static_cast<void>(plain.limit()); }),
+              HasSubstr("make it prioritised"));
+  EXPECT_THAT(said<InvalidState>([&] { static_cast<void>(plain.priority({0, 3})); }),
+              HasSubstr("make it prioritised"));
+  ReplaySamples samples;
+  EXPECT_THAT(said<InvalidArgument>([&] { static_cast<void>(plain.sample({}, samples)); }),
+              HasSubstr("`random`"));
 }
 
 TEST(Replay, AsOneOfTooManyMembersItIsRefusedUntilAnotherLeaves) {

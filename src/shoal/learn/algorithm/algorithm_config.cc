@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "shoal/learn/config/nearest_name.h"
 #include "shoal/os/error.h"
 
 namespace shoal::learn {
@@ -35,9 +34,8 @@ AlgorithmConfig make_algorithm_config(std::string_view algorithm) {
   });
   if (found) return *found;
   const auto names = algorithm_names();
-  throw InvalidArgument(fmt::format("there is no algorithm '{}'; there is {}; the nearest is '{}'",
-                                    algorithm, fmt::join(names, ", "),
-                                    nearest_name(algorithm, names)));
+  throw InvalidArgument(
+      fmt::format("there is no algorithm '{}'; there is {}", algorithm, fmt::join(names, ", ")));
 }
 
 std::string_view algorithm_of(const AlgorithmConfig& config) {

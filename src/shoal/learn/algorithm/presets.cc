@@ -29,8 +29,10 @@ TrainConfig preset(std::string_view name, std::string_view algorithm) {
   const auto presets = presets_of(config.algorithm);
   const auto entry = std::ranges::find(presets, name, &Preset::name);
   if (entry == presets.end())
-    throw InvalidArgument(fmt::format("{} has no preset \"{}\"; the nearest is \"{}\"", algorithm,
-                                      name, nearest_name(name, preset_names(algorithm))));
+    throw InvalidArgument(fmt::format(
+        "{} has no preset \"{}\"; {}", algorithm, name,
+        nearest_or(name, preset_names(algorithm),
+                   fmt::format("shoal.learn.preset_names(\"{}\") lists them", algorithm))));
   apply_overrides(nlohmann::json::parse(entry->json), config);
   return config;
 }

@@ -97,8 +97,10 @@ void check_names_of(std::string_view algorithm, const json& overrides) {
       if (std::ranges::binary_search(config_names(other), name))
         throw InvalidArgument(
             fmt::format("{} has no option \"{}\", which is one of {}", algorithm, name, other));
-    throw InvalidArgument(fmt::format("there is no option \"{}\"; the nearest is \"{}\"", name,
-                                      nearest_name(name, names)));
+    throw InvalidArgument(fmt::format(
+        "there is no option \"{}\"; {}", name,
+        nearest_or(name, names,
+                   fmt::format("shoal.learn.config_names(\"{}\") lists them", algorithm))));
   }
 }
 

@@ -120,7 +120,10 @@ TEST(TrainConfig, AnOptionOfAnotherAlgorithmIsAnErrorThatSaysSo) {
   EXPECT_THAT(override_error(R"({"algorithm": "a2c", "clip_range": 0.1})"),
               AllOf(HasSubstr("a2c has no option \"clip_range\""), HasSubstr("one of ppo")));
   EXPECT_THAT(override_error(R"({"steps": 5})"), HasSubstr("nearest is \"num_steps\""));
-  EXPECT_THAT(override_error(R"({"algorithm": "a2"})"), HasSubstr("nearest is 'a2c'"));
+  EXPECT_THAT(override_error(R"({"algorithm": "a2"})"),
+              HasSubstr("no algorithm 'a2'; there is ppo, "));
+  EXPECT_THAT(override_error(R"({"xyzzy": 1})"),
+              HasSubstr("no option \"xyzzy\"; shoal.learn.config_names(\"ppo\") lists them"));
   EXPECT_THAT(override_error(R"({"algorithm": 2})"), HasSubstr("algorithm"));
 }
 

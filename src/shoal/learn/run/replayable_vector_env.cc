@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -54,6 +56,35 @@ std::string leaf_name(const char* prefix, const env::Leaf& leaf) {
   return leaf.path.empty() ? prefix : fmt::format("{}/{}", prefix, leaf.path);
 }
 
+/// Where each leaf of `space` lies, as Python reaches it: "['a']['b']", in the order of env::leaves().
+void spell(const env::Space& space, const std::string& at, std::vector<std::string>& places) {
+  if (const auto* dict = space.get_if<env::Dict>()) {
+    for (const auto& [key, child] : dict->spaces)
+      spell(child, fmt::format("{}['{}']", at, key), places);
+  } else if (const auto* tuple = space.get_if<env::Tuple>()) {
+    for (std::size_t i = 0; i < tuple->spaces.size(); ++i)
+      spell(tuple->spaces[i], fmt::format("{}[{}]", at, i), places);
+  } else {
+    places.push_back(at);
+  }
+}
+
+/// Throws InvalidArgument where two leaves of `space` have one path, which is their name in a record.
+void check_paths(const char* which, const env::Space& space) {
+  std::vector<std::string> places;
+  spell(space, "", places);
+  std::map<std::string, std::size_t> known;
+  const auto leaves = env::leaves(space);
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto [first, is_new] = known.emplace(leaves[i].path, i);
+    if (is_new) continue;
+    throw InvalidArgument(
+        fmt::format("learn in environments of the {} space {}: {} and {} are both \"{}\" in a "
+                    "checkpoint; give one of them a key without \"/\"",
+                    which, space.repr(), places[first->second], places[i], leaves[i].path));
+  }
+}
+
 constexpr std::string_view kActions = "actions";
 
 /// One array of a record, cut by environments.
@@ -99,6 +130,8 @@ NamedArray named(std::string name, shm::TensorSpec spec, std::span<const std::by
 
 ReplayableVectorEnv::ReplayableVectorEnv(std::shared_ptr<vector::VectorEnv> envs)
     : envs_(std::move(envs)) {
+  check_paths("observation", envs_->single_observation_space());
+  check_paths("action", envs_->single_action_space());
   for (const auto& leaf : env::leaves(envs_->single_action_space())) {
     ActionColumn column;
     column.name = leaf_name("actions", leaf);

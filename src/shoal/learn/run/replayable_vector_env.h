@@ -34,7 +34,8 @@ namespace shoal::learn {
 
 class ReplayableVectorEnv final : public vector::VectorEnv {
  public:
-  /// Shares `envs`, which nobody else may step from now on.
+  /// Shares `envs`, which nobody else may step from now on. Throws InvalidArgument where two arrays of a space have
+  /// one path, such as those of {"a/b": …, "a": {"b": …}}: a record could not name them apart.
   explicit ReplayableVectorEnv(std::shared_ptr<vector::VectorEnv> envs);
 
   int num_envs() const noexcept override { return envs_->num_envs(); }

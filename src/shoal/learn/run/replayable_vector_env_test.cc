@@ -6,6 +6,8 @@
 #include <cstring>
 #include <random>
 
+#include "shoal/env/register_env.h"
+
 namespace shoal::learn {
 namespace {
 
@@ -93,6 +95,24 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return std::string(info.param).substr(6, std::string_view("CartPole").size());
     });
+
+/// Two of its arrays have the path "a/b".
+struct Slashes : env::Env {
+  Slashes() : Env(env::Dict{{{"a/b", kOne}, {"a", env::Dict{{{"b", kOne}}}}}}, env::Discrete{2}) {}
+  void reset(const env::Row& /*obs*/) override {}
+  env::Outcome step(const env::Row& /*action*/, const env::Row& /*obs*/) override { return {}; }
+  static inline const env::Box kOne{{shm::DType::kF32, {1}}, {0}, {1}};
+};
+SHOAL_REGISTER_ENV("test/Slashes-v0", Slashes);
+
+TEST(ReplayableVectorEnv, ArraysThatARecordCannotNameApartAreRefused) {
+  try {
+    ReplayableVectorEnv envs(make("test/Slashes-v0", 2));
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("['a/b'] and ['a']['b'] are both \"a/b\""));
+  }
+}
 
 TEST(ReplayableVectorEnv, StoresADiscreteActionInAByte) {
   ReplayableVectorEnv envs(make("shoal/CartPole-v1", 3));

@@ -102,7 +102,9 @@ RunDirectory::RunDirectory(fs::path path, Mode mode) : path_(std::move(path)) {
   lock_fd_ = open_or_throw(path_ / "lock", O_RDWR | O_CREAT);
   if (!take(lock_fd_)) {
     ::close(lock_fd_);
-    throw InvalidState(fmt::format("another process is training in {}", path_.string()));
+    throw InvalidState(fmt::format(
+        "another process is training in {}: name another directory, or wait for its end",
+        path_.string()));
   }
   if (mode == Mode::kNew) remove_remains(path_);
 }

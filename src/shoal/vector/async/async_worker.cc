@@ -59,7 +59,7 @@ void AsyncWorker::take_turn(int most) {
   const std::uint32_t readable = inbox.readable();
   if (readable == 0) return;
   int limit = 1;
-  if (stepper_->divisible()) {
+  if (stepper_->divisible() && !guard_.one_by_one()) {
     limit = std::min({most, static_cast<int>(readable), kMaxTurn});
     if (step_ns_ > 0) limit = std::min(limit, std::max(1, static_cast<int>(kTurnNs / step_ns_)));
   }

@@ -55,6 +55,8 @@ class IdentityWatcher final : public env::EnvWatcher {
 NativeStepper::NativeStepper(std::unique_ptr<env::BatchEnv> batch) : batch_(std::move(batch)) {
   hello_.observation_space = batch_->observation_space();
   hello_.action_space = batch_->action_space();
+  gone_.resize(static_cast<std::size_t>(batch_->count()));
+  last_seeds_.resize(gone_.size());
 }
 
 void NativeStepper::attach(const Rows& rows, int lo, EnvMarker marker) {
@@ -78,8 +80,9 @@ void NativeStepper::reset_range(int lo, int hi) {
     const auto row = static_cast<std::size_t>(lo_ + i);
     if (rows_.reset_mask[row] == 0) continue;
     marker_.writing(lo_ + i);
-    batch_->reset_with(i, rows_.has_seed[row] != 0 ? std::optional(rows_.seed[row]) : std::nullopt,
-                       reset_options_);
+    auto& seed = last_seeds_[static_cast<std::size_t>(i)];
+    seed = rows_.has_seed[row] != 0 ? std::optional(rows_.seed[row]) : std::nullopt;
+    batch_->reset_with(i, seed, reset_options_);
     episodes_.begin(i);
     autoreset_.was_reset(i);
     rows_.reset[row] = 0;
@@ -103,7 +106,11 @@ void NativeStepper::step_range(int lo, int hi) {
 // Steps [lo, hi), none of which is due for a reset.
 void NativeStepper::step_run(int lo, int hi) {
   if (lo >= hi) return;
-  marker_.writing_all();
+  if (hi - lo == 1) {
+    marker_.writing(lo_ + lo);
+  } else {
+    marker_.writing_all();
+  }
   batch_->step_range(lo, hi);
   episodes_.stepped(lo, hi);
   marker_.none();
@@ -145,6 +152,17 @@ void NativeStepper::keep_final_obs(int i) {
                 rows_.obs[leaf].row_bytes());
   }
   rows_.has_final[static_cast<std::size_t>(lo_ + i)] = 1;
+}
+
+void NativeStepper::complete(int i, process::ErrorReport& report) const {
+  report.last_seed = last_seeds_[static_cast<std::size_t>(i)];
+  report.episode_step = batch_->elapsed(i);
+}
+
+void NativeStepper::rebuild(int i) {
+  discard(i);
+  batch_->renew(i);
+  gone_[static_cast<std::size_t>(i)] = 0;
 }
 
 void NativeStepper::set_reset_options(std::string_view options) {

@@ -1,7 +1,9 @@
 // A Stepper over native environments.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +18,7 @@
 namespace shoal::vector {
 
 /// Steps a BatchEnv in as few calls as possible: one for a whole range unless some environment is
-/// due for a reset. Nothing is allocated after attach(). Divisible: ranges that several threads
+/// due for a reset. What throws in a range of one is blamed on that environment, in a longer one on nobody. Nothing is allocated after attach(). Divisible: ranges that several threads
 /// step touch different rows only.
 ///
 /// Does what the batch's episode_options() say. It knows the requests of engine_request.h and no
@@ -32,6 +34,11 @@ class NativeStepper final : public Stepper {
   bool divisible() const override { return true; }
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
+  bool can_rebuild() const override { return batch_->can_renew(); }
+  void discard(int i) override { gone_[static_cast<std::size_t>(i)] = 1; }
+  bool is_gone(int i) const override { return gone_[static_cast<std::size_t>(i)] != 0; }
+  void complete(int i, process::ErrorReport& report) const override;
+  void rebuild(int i) override;
   void hold_resets(bool hold) override { autoreset_.hold(hold); }
   std::vector<std::byte> hand_over() override;
   void take_over(std::span<const std::byte> handed) override;
@@ -56,8 +63,10 @@ class NativeStepper final : public Stepper {
   EnvMarker marker_;
   Autoreset autoreset_;
   Episodes episodes_;
-  env::ResetOptions reset_options_;  // of explicit resets
-  std::string reset_options_text_;   // the same, as given
+  std::vector<std::uint8_t> gone_;                        // whether each was discarded
+  std::vector<std::optional<std::uint64_t>> last_seeds_;  // of explicit resets
+  env::ResetOptions reset_options_;                       // likewise
+  std::string reset_options_text_;                        // the same, as given
 };
 
 /// As env::make_batch(), for the worker `identity`.

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
+#include "shoal/env/register_env.h"
 #include "shoal/env/registry.h"
+#include "shoal/vector/step/fault_guard.h"
 #include "shoal/vector/step/row_storage.h"
 
 namespace shoal::vector {
@@ -159,17 +163,20 @@ TEST_P(Disabled, GoesOnSteppingWhatHasEnded) {
   EXPECT_THAT(mine(rows_.reset), ElementsAre(0, 0, 0, 0));
 }
 
-TEST_P(NextStep, TheMarkerIsQuietAfterACallAndBlamesAllRowsDuringAStep) {
+TEST_P(NextStep, TheMarkerIsQuietAfterACallAndBlamesTheRowThatIsSteppedAlone) {
   stepper_.reset();
   EXPECT_EQ(marker_.load(), EnvMarker::kNone);
   stepper_.step();
   EXPECT_EQ(marker_.load(), EnvMarker::kNone);
   rows_.actions[0].as<std::int64_t>()[kLo] = 9;
   stepper_.step();  // environment 0 is due: its action is ignored
-  rows_.actions[0].as<std::int64_t>()[kLo] = 9;
-  EXPECT_THROW(stepper_.step(), InvalidArgument);
+  stepper_.reset();
+  EXPECT_THROW(stepper_.step_range(0, 2), InvalidArgument);
   EXPECT_TRUE(EnvMarker::torn(marker_.load(), kLo));
   EXPECT_EQ(EnvMarker::blamed(marker_.load()), EnvMarker::kNone);
+  EXPECT_THROW(stepper_.step_range(0, 1), InvalidArgument);
+  EXPECT_TRUE(EnvMarker::torn(marker_.load(), kLo));
+  EXPECT_EQ(EnvMarker::blamed(marker_.load()), kLo);
 }
 
 TEST(NativeSteppers, AreDividedEvenlyAndKnowTheirSpaces) {
@@ -179,6 +186,59 @@ TEST(NativeSteppers, AreDividedEvenlyAndKnowTheirSpaces) {
   EXPECT_EQ(steppers[1]->count(), 3);
   EXPECT_EQ(steppers[2]->count(), 2);
   EXPECT_EQ(steppers[2]->hello().action_space, env::Space(env::Discrete{.n = 2}));
+}
+
+/// Counts its steps; throws where its action is 1.
+struct Fragile : env::Env {
+  Fragile() : Env(env::Discrete{.n = 100}, env::Discrete{.n = 2}) {}
+  void reset(const env::Row& obs) override { obs.as<std::int64_t>()[0] = ticks_ = 0; }
+  env::Outcome step(const env::Row& action, const env::Row& obs) override {
+    if (action.as<std::int64_t>()[0] == 1) throw std::runtime_error("no");
+    obs.as<std::int64_t>()[0] = ++ticks_;
+    return {.reward = 1};
+  }
+  std::int64_t ticks_ = 0;
+};
+SHOAL_REGISTER_ENV("test/Fragile-v0", Fragile);
+
+TEST(NativeSteppers, OnlyTheEnvironmentThatThrowsIsReplaced) {
+  RowStorage storage(env::Discrete{.n = 100}, env::Discrete{.n = 2}, kRows,
+                     AutoresetMode::kNextStep);
+  Rows rows = storage.rows();
+  std::atomic<std::int32_t> word{EnvMarker::kNone};
+  const EnvMarker marker(&word);
+  NativeStepper stepper(env::make_batch("test/Fragile-v0", kCount));
+  stepper.attach(rows, kLo, marker);
+  FaultGuard guard(stepper, rows, kLo, marker, true,
+                   [] { return process::ErrorReport::from_current_exception(); });
+  const auto obs = [&] {
+    const auto part = rows.obs[0].as<std::int64_t>().subspan(kLo, kCount);
+    return std::vector<std::int64_t>(part.begin(), part.end());
+  };
+  for (std::size_t row = kLo; row < kLo + kCount; ++row) {
+    rows.reset_mask[row] = rows.has_seed[row] = 1;
+    rows.seed[row] = 10 + row;
+  }
+  guard.reset(false);
+  guard.step(false);
+  rows.actions[0].as<std::int64_t>()[kLo + 1] = 1;
+  guard.step(false);
+  ASSERT_EQ(guard.reports().size(), 1U);
+  EXPECT_EQ(guard.reports()[0].env_index, kLo + 1);
+  EXPECT_EQ(guard.reports()[0].last_seed, 13U);
+  EXPECT_EQ(guard.reports()[0].episode_step, 1);
+  EXPECT_TRUE(stepper.is_gone(1));
+  EXPECT_THAT(obs(), ElementsAre(2, 0, 2, 2));
+  rows.order[kLo + 1] = static_cast<std::uint8_t>(RowOrder::kRebuild);
+  guard.step(true);
+  EXPECT_TRUE(guard.reports().empty());
+  EXPECT_FALSE(stepper.is_gone(1));
+  EXPECT_THAT(obs(), ElementsAre(3, 0, 3, 3));
+  EXPECT_EQ(rows.reset[kLo + 1], 1);
+  rows.order[kLo + 1] = static_cast<std::uint8_t>(RowOrder::kObey);
+  rows.actions[0].as<std::int64_t>()[kLo + 1] = 0;
+  guard.step(false);
+  EXPECT_THAT(obs(), ElementsAre(4, 1, 4, 4));
 }
 
 TEST(NativeSteppers, TakeNoRequests) {

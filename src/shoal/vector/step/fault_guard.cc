@@ -32,6 +32,7 @@ void FaultGuard::run(bool reset, bool has_orders) {
 
 // Returns where to go on: after the range, or after the environment that failed.
 int FaultGuard::run_range(bool reset, int lo, int hi) {
+  if (one_by_one_) hi = lo + 1;
   try {
     if (reset) {
       stepper_->reset_range(lo, hi);
@@ -64,6 +65,7 @@ int FaultGuard::contain(int lo, int hi) {
   if (!tolerant_ || row < lo_ + lo || row >= lo_ + hi) return -1;
   process::ErrorReport report = describe_();
   report.env_index = row;
+  stepper_->complete(row - lo_, report);
   reports_.push_back(std::move(report));
   if (EnvMarker::torn(word, row)) {
     for (const shm::TensorView& leaf : rows_.obs) {

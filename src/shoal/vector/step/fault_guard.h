@@ -17,6 +17,7 @@ namespace shoal::vector {
 /// When it is tolerant and the stepper can replace single environments, an environment that throws
 /// is discarded, with its row's observation zeroed where it was half written, and reported; the
 /// others go on. Its row's flags are left to the caller's side. Otherwise the exception comes out.
+/// A divisible stepper is then called for one environment at a time: of more, nobody knows who threw.
 ///
 /// Threads: one at a time.
 /// Processes, death: the stepper's own, and ends with it.
@@ -33,6 +34,7 @@ class FaultGuard {
         lo_(lo),
         marker_(marker),
         tolerant_(tolerant && stepper.can_rebuild()),
+        one_by_one_(tolerant_ && stepper.divisible()),
         describe_(std::move(describe)) {}
 
   /// As the stepper's.
@@ -52,6 +54,9 @@ class FaultGuard {
   /// The report of who was let go last, which is then forgotten.
   process::ErrorReport take_report();
 
+  /// Whether the stepper has to be called for one environment at a time.
+  bool one_by_one() const noexcept { return one_by_one_; }
+
   /// Of the environments that failed in the last reset or step.
   std::span<const process::ErrorReport> reports() const noexcept { return reports_; }
 
@@ -68,6 +73,7 @@ class FaultGuard {
   int lo_ = 0;
   EnvMarker marker_;
   bool tolerant_ = false;
+  bool one_by_one_ = false;
   Describe describe_;
   std::vector<process::ErrorReport> reports_;
 };

@@ -166,6 +166,8 @@ class Stepper {
   virtual void discard(int /*i*/) {}
   /// Whether `i` was discarded, and nothing was put in its place.
   virtual bool is_gone(int /*i*/) const { return false; }
+  /// Adds to the report of environment `i`'s failure what this knows of its episode: its last seed, its steps.
+  virtual void complete(int /*i*/, process::ErrorReport& /*report*/) const {}
   /// Makes a new environment in the place of `i`, discarding what is there. It has not been reset.
   /// Throws what making it throws.
   virtual void rebuild(int i);

@@ -37,7 +37,7 @@ struct ToyAction {
 /// take for ever; all others fail.
 class ToyStepper final : public Stepper {
  public:
-  /// `divisible`: neighbours may be stepped by one call; what one of them says is then said of all.
+  /// `divisible`: neighbours may be stepped by one call; what one of them says is then said of all, and none can be replaced.
   explicit ToyStepper(int count, int num_actions = 1000, bool divisible = false);
 
   const Hello& hello() const override { return hello_; }
@@ -48,7 +48,7 @@ class ToyStepper final : public Stepper {
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
   bool divisible() const override { return divisible_; }
-  bool can_rebuild() const override { return true; }
+  bool can_rebuild() const override { return !divisible_; }
   void discard(int i) override { envs_[static_cast<std::size_t>(i)].gone = true; }
   bool is_gone(int i) const override { return envs_[static_cast<std::size_t>(i)].gone; }
   void rebuild(int i) override;
