@@ -147,7 +147,8 @@ TEST(Presets, EachAlgorithmHasItsOwnOfATask) {
   EXPECT_EQ(preset_for("SegmentedWorld-v0", "a2c"), "sb3");
   EXPECT_NE(preset("CartPole-v1", "a2c"), preset("CartPole-v1"));
   EXPECT_THAT(error_of([] { preset("cleanrl", "a2c"); }), HasSubstr("a2c has no preset"));
-  EXPECT_THAT(error_of([] { preset_names("a2x"); }), HasSubstr("'a2c'"));
+  EXPECT_THAT(error_of([] { preset_names("a2x"); }),
+              HasSubstr("no algorithm 'a2x'; there is ppo, a2c"));
 }
 
 TEST(Presets, WhatATaskWithoutAPresetTakesIsStableBaselines3sWhereItHasTheAlgorithm) {
