@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.process.error_report import first_line
 from shoal.serve.loaded import Loaded, Shapes, check_names, check_shapes, shapes_of
 from shoal.serve.modes import switch
 from shoal.serve.structure import tree_map
@@ -22,16 +23,15 @@ def is_module(model: Any) -> bool:
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
-def device_of(device: str) -> Any:
-    """The torch.device. Raises ValueError for one that torch does not know, or that is not there."""
+def device_of(device: Any) -> Any:
+    """The torch.device. None is the CPU. Raises ValueError for a device that torch does not know, or that is not there."""
     import torch
 
     try:
-        found = torch.device(device)
+        found = torch.device("cpu" if device is None else device)
         torch.empty(0, device=found)
     except Exception as error:  # RuntimeError, AssertionError: as torch was built
-        line = str(error).strip().splitlines()[0]
-        raise ValueError(f"device={device!r}: {line}; device='cpu' is always there") from None
+        raise ValueError(f"device={str(device)!r}: {first_line(error)}; device='cpu' is always there") from None
     return found
 
 

@@ -22,7 +22,6 @@ __all__ = [
     "Network",
     "RecurrentNetwork",
     "check_policy",
-    "device_of",
     "module_of",
     "network_of",
     "path_of",
@@ -376,17 +375,6 @@ def check_policy(module: nn.Module) -> None:
         )
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ValueError(f"{name} has no parameter that requires a gradient: there is nothing to train")
-
-
-def device_of(device: Any) -> torch.device:
-    """Raises ValueError for a device that torch does not know, or that is not there."""
-    try:
-        found = torch.device("cpu" if device is None else device)
-        torch.empty(0, device=found)
-    except Exception as error:  # RuntimeError, AssertionError: as torch was built
-        line = str(error).strip().splitlines()[0]
-        raise ValueError(f"device={str(device)!r}: {line}; device='cpu' is always there") from None
-    return found
 
 
 def _described(answer: Any) -> str:

@@ -14,10 +14,11 @@ from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import read_checkpoint
 from shoal.learn.modules.episodes import summary, whole_episodes
 from shoal.learn.modules.learner import load_policy_into
-from shoal.learn.modules.network import Network, device_of, module_of, network_of
+from shoal.learn.modules.network import Network, module_of, network_of
 from shoal.learn.modules.seeds import drawing_from
 from shoal.learn.spaces import description_of, first_of_episodes, leaves, nested, space_from
 from shoal.reprs import never_raises
+from shoal.serve.in_python import device_of
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["ModulePolicy", "load"]

@@ -18,10 +18,11 @@ from shoal.learn import environments
 from shoal.learn.environments import EnvOptions
 from shoal.learn.modules.journal import Journal
 from shoal.learn.modules.learner import Learner
-from shoal.learn.modules.network import Network, device_of, module_of, network_of, path_of
+from shoal.learn.modules.network import Network, module_of, network_of, path_of
 from shoal.learn.modules.run import TrainingRun
 from shoal.learn.modules.sources import Ahead, AheadInOrder, InStep, Source, source_of
 from shoal.learn.modules.updates import ALGORITHMS
+from shoal.serve.in_python import device_of
 from shoal.vector.plan import worker_count
 
 __all__ = ["OF_SHOALS_UPDATES", "Session", "check_options"]
