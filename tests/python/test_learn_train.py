@@ -561,7 +561,7 @@ shoal.learn.train(learn_envs.Drift, run_dir=sys.argv[1], num_workers=2, **small)
     finally:
         process.kill()
     assert errors.count("Traceback") == 1
-    assert errors.strip().endswith("KeyboardInterrupt")
+    assert "KeyboardInterrupt" in errors.splitlines()  # what the engine says of its workers may follow
     assert json.loads((tmp_path / "run/checkpoints/last/state.json").read_text())["step"] > 0
 
 
@@ -619,7 +619,7 @@ def test_ctrl_c_twice_ends_a_run_whose_environment_hangs(tmp_path, case):
         process.kill()
         process.wait()
     assert process.returncode == (130 if case[0] == "0" else -signal.SIGINT), errors
-    assert errors.strip().endswith("KeyboardInterrupt")
+    assert "KeyboardInterrupt" in errors.splitlines()  # what the engine says of its workers may follow
 
 
 def test_ctrl_c_while_a_run_is_closed_ends_its_workers(tmp_path, monkeypatch, descendants):
