@@ -21,7 +21,7 @@ from shoal.atari.preprocessing import preprocessing_of
 from shoal.cli import main
 from shoal.learn.environments import EnvOptions
 from shoal.learn.ranks import Ranks
-from shoal.learn.run_plan import Request
+from shoal.learn.run_plan import Request, RunPlan
 
 SHORT = ["--total-steps", "256", "--num-envs", "4", "--quiet"]
 SHORT += [
@@ -311,6 +311,20 @@ def test_a_run_on_a_class_goes_on_with_none_of_another_name(call: Any, tmp_path:
             assert name_as_resumed(env, run_dir="run", resume=resume) == "Worth"
 
 
+def plan_of_resume(run_dir: Path, resume: bool | str, asked: Any) -> RunPlan:
+    """Of a run of "sb3"'s preprocessing that does not take the sign of rewards."""
+    config = {**shoal.learn.preset("zoo_atari"), "sign_reward": False}
+    options = EnvOptions(atari="sb3").record()
+    run = {"format": "shoal.run", "env": "ALE/Pong-v5", "algorithm": "ppo", "config": config, **options}
+    (run_dir / "checkpoints/last").mkdir(parents=True)
+    (run_dir / "config.json").write_text(json.dumps(run))
+    nothing = dict.fromkeys(("algorithm", "preset", "config", "policy", "device", "nproc", "num_workers", "listen"))
+    request = Request(
+        **nothing, env="ALE/Pong-v5", run_dir=run_dir, resume=resume, options=EnvOptions(atari=asked), overrides={}
+    )
+    return request.plan(Ranks(1))
+
+
 @pytest.mark.parametrize(
     ("resume", "asked", "sign"),
     [
@@ -323,18 +337,15 @@ def test_a_run_on_a_class_goes_on_with_none_of_another_name(call: Any, tmp_path:
 def test_the_sign_of_rewards_stays_unless_another_preprocessing_is_asked_for(
     tmp_path: Path, resume: bool | str, asked: Any, sign: bool
 ) -> None:
-    options = EnvOptions(atari="sb3")
-    config = {**shoal.learn.preset("zoo_atari"), "sign_reward": False}
-    run = {"format": "shoal.run", "env": "ALE/Pong-v5", "algorithm": "ppo", "config": config, **options.record()}
-    (tmp_path / "checkpoints/last").mkdir(parents=True)
-    (tmp_path / "config.json").write_text(json.dumps(run))
-    nothing = dict.fromkeys(("algorithm", "preset", "config", "policy", "device", "nproc", "num_workers", "listen"))
-    request = Request(
-        **nothing, env="ALE/Pong-v5", run_dir=tmp_path, resume=resume, options=EnvOptions(atari=asked), overrides={}
-    )
-    plan = request.plan(Ranks(1))
+    plan = plan_of_resume(tmp_path, resume, asked)
     assert plan.config["sign_reward"] is sign
     assert preprocessing_of(plan.options.atari) == preprocessing_of("sb3" if resume == "auto" else asked)
+
+
+def test_switches_of_a_resume_are_recorded_over_those_of_the_run(tmp_path: Path) -> None:
+    plan = plan_of_resume(tmp_path, True, {"noop_max": 7})
+    assert plan.about["atari"] == {**EnvOptions(atari="sb3").record()["atari"], "noop_max": 7}
+    assert plan.changed == ["atari"]
 
 
 @pytest.mark.parametrize(

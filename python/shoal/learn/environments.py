@@ -120,15 +120,14 @@ class EnvOptions:
             given["atari"] = _changed(recorded.atari, self.atari)
         return replace(recorded, **given)
 
-    def differing_from(self, recorded: EnvOptions) -> list[str]:
-        """The names of those that `recorded` has otherwise."""
-        wanted = self.over(recorded)
-        differing = [
-            name for name, value in vars(wanted).items() if name != "atari" and value != getattr(recorded, name)
-        ]
-        if preprocessing_of(wanted.atari) != preprocessing_of(recorded.atari):
-            differing.append("atari")
-        return differing
+    def changes_of(self, run: Mapping[str, Any]) -> EnvOptions:
+        """These alone, with all switches of `atari` as they are over those of the run."""
+        return replace(self, atari=self.over(EnvOptions.of_run(run)).atari if self.says("atari") else None)
+
+    def differing_from(self, run: Mapping[str, Any]) -> list[str]:
+        """The names of those that the run's config.json has otherwise. What it cannot hold does not count."""
+        recorded = self.changes_of(run)._as_recorded()
+        return [name for name, value in recorded.items() if value is not None and value != run.get(name)]
 
     def beside(self, arguments: Mapping[str, Any]) -> tuple[EnvOptions, dict[str, Any]]:
         """These, and where they say nothing those among `arguments`; the rest of which come second."""
@@ -138,24 +137,29 @@ class EnvOptions:
 
     def record(self) -> dict[str, Any]:
         """For config.json. What it cannot hold is None there, is named under "unrecorded", and is warned of."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        record = self._as_recorded()
+        unrecorded = [name for name, value in record.items() if value is None and self.says(name)]
+        for name in unrecorded:
+            what = "that no import path leads to" if name == "wrappers" else "that JSON cannot hold"
+            warnings.warn(
+                f"{name} {what} are not recorded: give them again to resume or evaluate the run",
+                RuntimeWarning,
+                stacklevel=6,
+            )
+        return record | {"unrecorded": unrecorded}
+
+    def _as_recorded(self) -> dict[str, Any]:
+        """As config.json holds them; None, too, for what it cannot."""
+        given = dict(vars(self))
         if self.wrappers is not None:
             paths = [import_path(wrapper) for wrapper in self.wrappers]
             given["wrappers"] = None if None in paths else paths
         if (atari := preprocessing_of(self.atari)) is not None:
             given["atari"] = atari.as_dict()
-        record: dict[str, Any] = {**{option.name: None for option in fields(self)}, "unrecorded": []}
-        for name, value in given.items():
-            record[name] = _as_json(dict(value) if isinstance(value, Mapping) else value, exact=name == "env_kwargs")
-            if record[name] is None:
-                record["unrecorded"].append(name)
-                what = "that no import path leads to" if name == "wrappers" else "that JSON cannot hold"
-                warnings.warn(
-                    f"{name} {what} are not recorded: give them again to resume or evaluate the run",
-                    RuntimeWarning,
-                    stacklevel=6,
-                )
-        return record
+        return {
+            name: _as_json(dict(value) if isinstance(value, Mapping) else value, exact=name == "env_kwargs")
+            for name, value in given.items()
+        }
 
     def for_evaluation_of(self, run: Mapping[str, Any]) -> EnvOptions:
         """As `over_run`, without what is for training alone."""

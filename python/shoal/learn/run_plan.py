@@ -214,8 +214,8 @@ class Request:
         environments.require_all_in_run(env, config)
         num_workers = _recorded_workers(about, self.num_workers)
         options = self.options.over_run(about, "train(…, resume=True")
-        given = self.options.record()
-        changed = [name for name, value in given.items() if self.options.says(name) and value != about.get(name)]
+        given = self.options.changes_of(about).record()
+        changed = self.options.differing_from(about)
         about |= {name: value for name, value in given.items() if self.options.says(name) or name == "unrecorded"}
         if self.listen is not None and "listen" not in about:
             raise ValueError(
@@ -321,7 +321,7 @@ def _tell_what_is_left_out(
     told = plan.config | {name: plan.about.get(name) for name in asked}
     wanted = override(plan.config, overrides) | {name: value for name, value in asked.items() if value is not None}
     differs = [f"{name}={told[name]} and not {value}" for name, value in wanted.items() if told[name] != value]
-    differs += [f"{name}= as it was" for name in options.differing_from(plan.options)]
+    differs += [f"{name}= as it was" for name in options.differing_from(plan.about)]
     if differs:
         _logger.warning(
             "the run %s goes on as it was told when it began, with %s; resume=True or --resume RUN changes the options of a run",
