@@ -159,10 +159,15 @@ class TestRuns:
         options = {"run_dir": str(folder), "num_workers": 2, "total_steps": 10**9, "target_return": 10**9}
         with program(f"kept.append(shoal.learn.Trainer('CartPole-v1', 'a3c', **{options}))\nkept[0].start()\n") as made:
             until(lambda: of(folder)["steps"] > 0)
-            whole = json.loads(stat("--json")[1])
-            actors = {each["pid"] for each in whole["environments"] if processes.parent_of(each["pid"]) != os.getpid()}
-            actors &= family(made.pid) - {made.pid}
-            assert len(actors) == 2
+
+            def stepping() -> set[int]:
+                """The run's actors that step: the first may be done with steps before the second begins."""
+                whole = json.loads(stat("--json")[1])["environments"]
+                own = {each["pid"] for each in whole if processes.parent_of(each["pid"]) != os.getpid()}
+                return own & family(made.pid) - {made.pid}
+
+            until(lambda: len(stepping()) == 2)
+            actors = stepping()
             for target in (str(made.pid), str(folder)):
                 seen = json.loads(stat(target, "--json")[1])
                 assert {each["pid"] for each in seen["environments"]} == actors | {made.pid}
