@@ -801,6 +801,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "evaluate": ("test_cli_eval", "test_examples_cpp", OWN),
     "plot": ("test_cli", "test_cli_train"),
     "envs": ("test_cli", "test_examples_cpp"),
+    "guide": ("test_cli_guide",),
     "doctor": ("test_doctor",),
     "stat": ("test_serve_observing", "test_stat", "test_stat_runs"),
     "bench": ("test_bench", "test_bench_learning", "test_cli", OWN, "test_trace"),

@@ -98,6 +98,15 @@ def test_without_compiler_and_torch_it_trains_cartpole(installed, tmp_path):
     assert json.loads(run(*evaluate, cwd=tmp_path, env=programs).stdout.splitlines()[-1])["mean_return"] >= SOLVED
 
 
+def test_the_guide_is_in_it(installed, tmp_path):
+    """All pages that a clone prints."""
+    programs = away(installed)
+    listed = run(installed / "shoal", "guide", cwd=tmp_path, env=programs).stdout
+    assert listed == run(sys.executable, "-m", "shoal.cli", "guide", cwd=ROOT / "python").stdout
+    section = run(installed / "shoal", "guide", "errors", "WorkerDied", cwd=tmp_path, env=programs).stdout
+    assert section.startswith("## `WorkerDied`\n") and "*Remedy*" in section
+
+
 def test_without_torch_the_tests_pass_that_need_none(installed, tmp_path):
     pip = [installed / "python", "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "-q"]
     run(

@@ -38,6 +38,7 @@ COMMANDS = (
     "plot",
     "export",
     "envs",
+    "guide",
     "doctor",
     "stat",
     "trace",

@@ -8,7 +8,19 @@ from typing import Any
 
 import typer
 
-__all__ = ["algorithms", "checkpoints", "env_ids", "formats", "parts", "presets", "runs", "sanitizers", "settings"]
+__all__ = [
+    "algorithms",
+    "checkpoints",
+    "env_ids",
+    "formats",
+    "pages",
+    "parts",
+    "presets",
+    "runs",
+    "sanitizers",
+    "sections",
+    "settings",
+]
 
 
 def _quiet(words: Callable[[typer.Context], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
@@ -69,6 +81,20 @@ def formats(_ctx: typer.Context) -> Iterable[str]:
 @_quiet
 def checkpoints(_ctx: typer.Context) -> Iterable[str]:
     return ["best", "last"]
+
+
+@_quiet
+def pages(_ctx: typer.Context) -> Iterable[str]:
+    from shoal.cli.pages import pages as known
+
+    return [page.name for page in known()]
+
+
+@_quiet
+def sections(ctx: typer.Context) -> Iterable[str]:
+    from shoal.cli.pages import the_page
+
+    return [section.title for section in the_page(ctx.params["page"]).sections[1:]]
 
 
 @_quiet
