@@ -42,7 +42,9 @@ def test_a_killed_collector_is_one_typed_error_and_a_reset_replaces_it(mode: str
         next(collector)
         victim = collector.stats()["collectors"][1]["pid"]
         os.kill(victim, signal.SIGKILL)
-        with pytest.raises(shoal.WorkerDied, match=r"\(pid \d+, environments 2 to 3\) ended with .*SIGKILL") as caught:
+        with pytest.raises(
+            shoal.WorkerDied, match=r"^collector 1 \(pid \d+, environments 2 to 3\) ended with .*SIGKILL"
+        ) as caught:
             while True:
                 next(collector)
         assert caught.value.pid == victim and caught.value.env_indices == range(2, 4)

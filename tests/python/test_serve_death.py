@@ -59,6 +59,11 @@ def breaking(folder: Path) -> Any:
     return double
 
 
+def telling() -> Any:
+    print("is loaded", flush=True)
+    return double
+
+
 class TestDeath:
     def test_a_killed_server_ends_every_call(self) -> None:
         with shoal.ModelService({"deadly": deadly}) as service:
@@ -78,6 +83,21 @@ class TestDeath:
             assert second != first
             os.kill(second, signal.SIGKILL)
             assert service.model("deadly")(1) == 1
+
+    def test_what_servers_print_has_their_numbers_also_of_those_that_take_a_place(
+        self, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        seen: list[str] = []
+
+        def printed() -> list[str]:
+            seen.extend(line for line in capfd.readouterr().out.splitlines() if "is loaded" in line)
+            return sorted(seen)
+
+        both = ["[model server 0] is loaded", "[model server 1] is loaded"]
+        with shoal.ModelService({"telling": telling}, instances=2, on_fault="restart") as service:
+            await_that(lambda: printed() == both, "both servers to print")
+            os.kill(service._workers[1].pid, signal.SIGKILL)
+            await_that(lambda: printed() == [*both, both[1]], "another in the place of the second")
 
     def test_a_row_that_kills_every_server_is_not_asked_for_ever(self) -> None:
         with shoal.ModelService({"deadly": deadly}, on_fault="restart") as service:

@@ -220,15 +220,17 @@ std::shared_ptr<process::Launcher> create_native_launcher(const std::string& met
 }
 
 std::vector<std::unique_ptr<process::WorkerProcess>> start(process::Launcher& launcher,
-                                                           const std::vector<nb::bytes>& payloads) {
+                                                           const std::vector<nb::bytes>& payloads,
+                                                           const std::string& name,
+                                                           const std::vector<int>& numbers) {
   await_ready(launcher);
   std::vector<process::WorkerSpec> specs;
-  for (const nb::bytes& payload : payloads) {
+  for (std::size_t i = 0; i < payloads.size(); ++i) {
     process::WorkerSpec spec;
-    spec.index = static_cast<int>(specs.size());
-    spec.name = "worker " + std::to_string(spec.index);
+    spec.index = numbers.at(i);
+    spec.name = fmt::format("{} {}", name, spec.index);
     spec.entry = "python";
-    spec.payload = to_vector(payload);
+    spec.payload = to_vector(payloads[i]);
     specs.push_back(std::move(spec));
   }
   const nb::gil_scoped_release unlocked;
@@ -463,7 +465,8 @@ void bind_process(nb::module_& parent) {
             launcher.begin(std::move(preload), to_vector(bootstrap));
           },
           "preload"_a, "bootstrap"_a)
-      .def("start", &start, "payloads"_a)
+      .def("start", &start, "payloads"_a, "name"_a, "numbers"_a,
+           "One worker for each payload, called \"NAME NUMBER\".")
       .def("start_process", &start_process, "name"_a, "payload"_a, "fds"_a, "sentinel"_a,
            "Starts one worker of a plain launcher, which runs shoal.multiprocessing's `payload` "
            "with "

@@ -103,7 +103,9 @@ class Launcher:
     @property
     def zygote_pid(self) -> int: ...
     def begin(self, preload: Sequence[str], bootstrap: bytes) -> None: ...
-    def start(self, payloads: Sequence[bytes]) -> list[WorkerProcess]: ...
+    def start(self, payloads: Sequence[bytes], name: str, numbers: Sequence[int]) -> list[WorkerProcess]:
+        """One worker for each payload, called "NAME NUMBER"."""
+
     def start_process(self, name: str, payload: bytes, fds: Sequence[int], sentinel: int) -> WorkerProcess:
         """
         Starts one worker of a plain launcher, which runs shoal.multiprocessing's `payload` with these descriptors; `sentinel` is an eventfd, open for as long as the worker is held, that becomes readable when it has ended.

@@ -413,7 +413,7 @@ class Processes:
             for place, connection in zip(places, connections, strict=True)
         ]
         try:
-            for place, process in zip(places, self._launcher.start(calls), strict=True):
+            for place, process in zip(places, self._launcher.start(calls, "collector", places), strict=True):
                 self._workers[place] = process
             deadline = time.monotonic() + self._start_timeout
             hellos = [self._hello(place, deadline) for place in places]

@@ -92,8 +92,9 @@ class Ranks:
 
         attempt = uuid.uuid4().hex
         launcher = shoal.process.launcher(context, preload=[run.__module__], hide_gpu=False, threads=1)
-        calls = [(run, rank, self._nproc, attempt, dict(arguments)) for rank in range(1, self._nproc)]
-        self._workers = dict(enumerate(launcher.start(calls), 1))
+        ranks = range(1, self._nproc)
+        calls = [(run, rank, self._nproc, attempt, dict(arguments)) for rank in ranks]
+        self._workers = dict(zip(ranks, launcher.start(calls, "rank", ranks), strict=True))
         self.group = Group.join(Launch.local(0, self._nproc, attempt), look=self._look)
 
     def _look(self) -> None:

@@ -165,7 +165,7 @@ def _in_processes(
         secret = os.environ.get("SHOAL_GROUP_SECRET", "")  # which workers do not see
     inside = {**where, "context": "auto"} if where["num_workers"] == 0 else dict(where)
     launcher = shoal.process.launcher(str(where["context"]), preload=[__name__], hide_gpu=False, threads=1)
-    workers = launcher.start([(_live, address, secret, wait, inside) for _ in range(num_collectors)])
+    workers = launcher.start([(_live, address, secret, wait, inside)] * num_collectors, "collector")
     done: list[Collected] = []
     failures: list[Exception] = []
     left = list(workers)

@@ -168,12 +168,19 @@ class Launcher:
                 payloads.append(_worker.pack_inherited(settings, number))
         return payloads
 
-    def start(self, calls: Sequence[tuple[Any, ...]]) -> list[WorkerProcess]:
-        """One worker for each `(target, *arguments)`, started side by side; each calls `target(context, *arguments)`."""
+    def start(
+        self, calls: Sequence[tuple[Any, ...]], name: str = "worker", numbers: Sequence[int] | None = None
+    ) -> list[WorkerProcess]:
+        """One worker for each `(target, *arguments)`, started side by side; each calls `target(context, *arguments)`.
+
+        Args:
+            name: what its lines and errors call a worker, before its number.
+            numbers: one for each call; None: from 0 on.
+        """
         refuse_to_start()
         payloads = self.pack(calls)
         flush_standard_streams()
-        return self.handle.start(payloads)
+        return self.handle.start(payloads, name, list(range(len(payloads)) if numbers is None else numbers))
 
     def start_process(self, name: str, payload: Any, fds: Sequence[int], sentinel: int) -> WorkerProcess:
         """One process of a plain launcher, for shoal.multiprocessing, whose `run_process()` gets `payload` and `fds`.

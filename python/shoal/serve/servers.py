@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerManager"]
 
+_NAME = "model server"
 _GRACE = 5.0
 """Seconds for a server to end by itself once it is told to, before it is killed."""
 _HOPELESS = 2 * (RETRIES + 1)
@@ -134,7 +135,7 @@ class ServerManager(Manager):
             hide_gpu=not gpu,
             start_timeout=self._start_timeout,
         )
-        self.workers = list(self._launcher.start([self._call(i, {}) for i in range(self._instances)]))
+        self.workers = list(self._launcher.start([self._call(i, {}) for i in range(self._instances)], _NAME))
         for i in range(self._instances):
             self._wait_ready(i, 1)
         for i in range(self._instances):
@@ -304,7 +305,7 @@ class ServerManager(Manager):
         self.frontend.hold_clients(instance)
         with self._updating:
             loaded = dict(self._updates)
-        (worker,) = self._launcher.start([self._call(instance, loaded)])
+        (worker,) = self._launcher.start([self._call(instance, loaded)], _NAME, [instance])
         with self._lock:
             if self._closing:
                 worker.kill()
