@@ -1,6 +1,7 @@
 #include "shoal/learn/algorithm/algorithm_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstddef>
 #include <optional>

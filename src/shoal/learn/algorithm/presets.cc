@@ -17,9 +17,9 @@ std::span<const Preset> presets_of(const AlgorithmConfig& config) {
 }  // namespace
 
 std::vector<std::string> preset_names(std::string_view algorithm) {
+  const AlgorithmConfig config = make_algorithm_config(algorithm);
   std::vector<std::string> names;
-  for (const auto& entry : presets_of(make_algorithm_config(algorithm)))
-    names.emplace_back(entry.name);
+  for (const auto& entry : presets_of(config)) names.emplace_back(entry.name);
   return names;
 }
 

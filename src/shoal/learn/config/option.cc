@@ -1,6 +1,7 @@
 #include "shoal/learn/config/option.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
