@@ -39,7 +39,8 @@ class PidFd {
   /// wait.
   [[nodiscard]] bool wait(Deadline deadline) const;
 
-  /// Collects the status of a child of this process that has ended; nothing while it runs. Throws
+  /// Collects the status of a child of this process that has ended; nothing while it runs, or where
+  /// it has ended and is still traced after a second. Throws
   /// SystemError(ECHILD) when it is no child of this process or was collected already.
   std::optional<ProcessEnd> reap() const;
 

@@ -1,10 +1,14 @@
 #include "shoal/os/process/pidfd.h"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "shoal/os/error.h"
 #include "shoal/os/socket/socket.h"
@@ -45,6 +49,31 @@ TEST(PidFd, CollectingTwiceThrows) {
   } catch (const SystemError& error) {
     EXPECT_EQ(error.error_number(), ECHILD);
   }
+}
+
+// As where a debugger is attached, or strace. Some kernels have such a moment by themselves.
+TEST(PidFd, CollectsWhatCanBeCollectedShortlyAfterItHasEnded) {
+  testing::Child child([] {
+    ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    return ::pause();
+  });
+  ASSERT_TRUE(child.wait_until_asleep());
+  auto [ours, theirs] = SeqPacket::pair();
+  testing::Child tracer([&child, socket = &theirs] {
+    const bool traces = ::ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) == 0;
+    const std::byte answer[] = {std::byte{traces}};
+    if (socket->send(answer, {}, testing::test_deadline()) != SendOutcome::kSent) return 1;
+    if (!child.pidfd().wait(testing::test_deadline())) return 2;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return 0;
+  });
+  Message message;
+  ASSERT_EQ(ours.recv(message, testing::test_deadline()), RecvOutcome::kMessage);
+  if (message.bytes[0] == std::byte{0}) GTEST_SKIP() << "a process may not trace another here";
+  ::kill(child.pid(), SIGKILL);
+  ASSERT_TRUE(child.pidfd().wait(testing::test_deadline()));
+  EXPECT_EQ(child.join(), ProcessEnd{.signal = SIGKILL});
+  EXPECT_EQ(tracer.join(), ProcessEnd{});
 }
 
 TEST(PidFd, OfNoProcessThrows) {

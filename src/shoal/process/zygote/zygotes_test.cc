@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <memory>
@@ -174,6 +175,9 @@ TEST(IdleZygote, ThatEndsFailsNoStart) {
   for (int round = 0; round < 50; ++round) {
     ASSERT_EQ(start(*launcher, spec("exit", "5"))->join(kLong), (ExitStatus{.code = 5}));
   }
+  launcher.reset();
+  siginfo_t info{};  // of zygotes that are on their way out
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) std::this_thread::yield();
 }
 
 TEST(IdleZygote, OfALauncherWithoutLimitsStays) {
