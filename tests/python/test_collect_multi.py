@@ -205,7 +205,7 @@ def test_a_collector_that_is_told_nothing_waits_for_nothing() -> None:
         collector.pause()
         collector.resume()
         source: Any = collector._source
-        source._left = 0
+        source._total = 0
         ready = source.pending
         for _ in range(ready):
             next(collector)
@@ -315,6 +315,12 @@ def test_with_a_preemptive_threshold_stragglers_stop_and_go_on_in_the_next_batch
         ({"mode": "multi_async", "preemptive_threshold": 0.5}, "preemptive_threshold= is of mode=\"multi_sync\""),
         ({"ahead": 0}, "ahead= takes a number of batches, 1 or more, got 0"),
         ({"on_fault": "drop"}, 'on_fault= takes "raise" or "restart" of collectors'),
+        ({"on_fault": 3}, "on_fault= takes 'raise' or 'restart', or a shoal.FaultPolicy, got 3"),
+        ({"timeout": "a"}, r"Collector\(timeout=…\) takes None or a positive number of seconds, got 'a'"),
+        ({"timeout": -1}, r"Collector\(timeout=…\) takes None or a positive number of seconds, got -1"),
+        ({"timeout": float("nan")}, r"Collector\(timeout=…\) takes None or a positive number of seconds, got nan"),
+        ({"preemptive_threshold": "a"}, "preemptive_threshold= takes a share of the collectors, from 0 to 1, got 'a'"),
+        ({"env_kwargs": 3}, "env_kwargs= takes a dict of keyword arguments, got 3"),
         ({"output": "numpy", "device": "cpu"}, "output='numpy' gives arrays"),
         ({"policy": 3}, "policy= takes the directory of a run.* got 3"),
         ({"policy": "CartPole"}, "neither the directory of a run nor one of the presets"),
@@ -363,6 +369,26 @@ class Masked(CounterEnv):
 
     def _observation(self) -> Any:
         return {"at": np.array([self.steps], np.float32), "mask": np.array([0, 1, self.steps % 2 == 0], np.int8)}
+
+
+def test_rows_that_a_threshold_left_out_are_no_forbidden_actions(tmp_path: Path) -> None:
+    class Late(CounterEnv):
+        observation_space = spaces.Dict({"mask": spaces.MultiBinary(3)})
+        action_space = spaces.Discrete(3, start=5)
+
+        def _observation(self) -> Any:
+            return {"mask": np.array([0, 1, 0], np.int8)}
+
+        def step(self, action: Any) -> Any:
+            if shoal.worker().env_index == 1:
+                time.sleep(0.01)
+            return super().step(action)
+
+    (batch,) = batches(
+        Late, lambda obs: np.full(len(obs["mask"]), 6), num_envs=2, frames_per_batch=400, total_frames=400,
+        action_mask="mask", mode="multi_sync", num_collectors=2, preemptive_threshold=0.5,
+    )  # fmt: skip
+    assert (batch["action"][batch["valid"]] == 6).all() and not batch["valid"].all()
 
 
 def test_masked_actions_are_neither_drawn_nor_taken_from_a_policy() -> None:

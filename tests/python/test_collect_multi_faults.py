@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from collect_policies import (
 )
 from same import assert_same
 from sample_envs import CounterEnv, FaultyEnv, GatedEnv
+from shoal.collect import processes
 from shoal.collect.processes import Processes
 
 pytestmark = pytest.mark.usefixtures("balanced_heap")
@@ -295,6 +297,62 @@ def test_an_order_that_was_interrupted_once_it_was_sent_is_not_given_twice(monke
                     next(collector)
         found = [next(collector)["obs"][:, :, 1].tolist() for _ in range(2)]
     assert found == [[[float(t)] * 2 for t in range(first, first + 4)] for first in (4, 8)]
+
+
+@pytest.mark.parametrize("mode", MULTI)
+def test_signals_at_any_moment_lose_no_order_and_no_report(mode: str) -> None:
+    """A report that was taken out of the queue was lost, and an order that was never sent was waited for without end."""
+    before = signal.signal(signal.SIGALRM, interrupt)
+    moments = random.Random(1)
+    handed = 0
+    try:
+        with shoal.Collector(
+            "CartPole-v1",
+            zeros,
+            num_envs=4,
+            frames_per_batch=32,
+            total_frames=3200,
+            mode=mode,
+            num_collectors=2,
+            seed=1,
+        ) as collector:
+            next(collector)
+            for _ in range(300):
+                with contextlib.suppress(Interrupted):
+                    signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-4, 4e-3))
+                    handed += next(collector)["reward"].size
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                if collector.frames > 2400:
+                    break
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            for batch in collector:
+                assert batch["valid"].all()
+                handed += batch["reward"].size
+            assert collector.frames == 3200 and 0 < handed < 3200
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("mode", MULTI)
+@pytest.mark.parametrize("interrupted", ["_tell", "_send_on", "loads"])
+def test_what_was_interrupted_before_it_was_done_is_done_by_the_next_call(
+    mode: str, interrupted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shoal.Collector(
+        CounterEnv, zeros, num_envs=2, frames_per_batch=8, total_frames=80, mode=mode, num_collectors=2
+    ) as collector:
+        rows = next(collector)["reward"].size
+        with monkeypatch.context() as patched:
+            where = processes.pickle if interrupted == "loads" else Processes
+            patched.setattr(where, interrupted, interrupt)
+            with pytest.raises(Interrupted):
+                for _ in range(3):
+                    rows += next(collector)["reward"].size
+        for batch in collector:
+            assert batch["valid"].all()
+            rows += batch["reward"].size
+        assert collector.frames == 80 and 80 - 8 <= rows <= 80
 
 
 def test_a_batch_that_was_interrupted_is_in_the_state() -> None:

@@ -403,6 +403,8 @@ class TestFailures:
         with shoal.ModelService({"double": double}, context="thread") as service:
             with pytest.raises(ValueError, match="not nan"):
                 service.model("double")(1.0, timeout=math.nan)
+            with pytest.raises(TypeError, match="timeout= takes seconds or None, got '1'"):
+                service.model("double")(1.0, timeout="1")
             assert service.model("double")(1.0) == 2.0
 
     def test_a_model_that_cannot_be_loaded(self) -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,23 @@ class TestDeath:
             await_that(lambda: printed() == both, "both servers to print")
             os.kill(service._workers[1].pid, signal.SIGKILL)
             await_that(lambda: printed() == [*both, both[1]], "another in the place of the second")
+
+    def test_one_in_anothers_place_gets_no_more_clients_than_the_others(self) -> None:
+        def asked_by_threads(service: shoal.ModelService, count: int) -> list[int]:
+            found: list[int] = []
+            for _ in range(count):
+                thread = threading.Thread(target=lambda: found.append(int(service.model("pid")(0))))
+                thread.start()
+                thread.join()
+            return found
+
+        with shoal.ModelService({"pid": pid}, instances=2, on_fault="restart") as service:
+            assert sorted(Counter(asked_by_threads(service, 10)).values()) == [5, 5]
+            killed = service._workers[1]
+            os.kill(killed.pid, signal.SIGKILL)
+            await_that(lambda: service._workers[1] is not killed, "another in its place")
+            await_that(lambda: len(set(asked_by_threads(service, 2))) == 2, "both to take clients")
+            assert sorted(Counter(asked_by_threads(service, 10)).values()) == [5, 5]
 
     def test_a_row_that_kills_every_server_is_not_asked_for_ever(self) -> None:
         with shoal.ModelService({"deadly": deadly}, on_fault="restart") as service:

@@ -73,6 +73,14 @@ def connect(service: shoal.ModelService, **arguments: Any) -> shoal.serve.Remote
 
 
 class TestAsking:
+    def test_a_collector_takes_it_as_its_policy(self) -> None:
+        with listening({"policy": lambda obs: obs[:, :1]}) as service, connect(service) as remote:
+            with shoal.Collector("shoal/Pendulum-v1", remote, num_envs=2, frames_per_batch=4) as collector:
+                batch = next(collector)
+                assert batch["valid"].all()
+                with pytest.raises(NotImplementedError, match="call update"):
+                    collector.update_weights({"weight": 1})
+
     @pytest.mark.parametrize(
         "where", [{"num_workers": 2}, {"num_workers": 2, "context": "spawn"}, {"backend": "serial"}]
     )

@@ -37,15 +37,25 @@ using ipc::Token;
   raise(nb::module_::import_("queue").attr(name).ptr());
 }
 
-void put(ObjectQueue& self, nb::handle object, bool block, std::optional<double> timeout) {
-  if (self.put(object, queue_deadline(block, timeout)) != QueueOutcome::kDone) {
+/// Of arguments as Python's own queues take them: `block` is anything, `timeout` any real number.
+os::Deadline deadline_of(nb::handle block, nb::handle timeout) {
+  const int waits = PyObject_IsTrue(block.ptr());
+  if (waits < 0) throw nb::python_error();
+  if (waits == 0 || timeout.is_none()) return queue_deadline(waits != 0, {});
+  const double seconds = PyFloat_AsDouble(timeout.ptr());
+  if (seconds == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return queue_deadline(true, seconds);
+}
+
+void put(ObjectQueue& self, nb::handle object, nb::handle block, nb::handle timeout) {
+  if (self.put(object, deadline_of(block, timeout)) != QueueOutcome::kDone) {
     raise_of_queue("Full");
   }
 }
 
-nb::object get(ObjectQueue& self, bool block, std::optional<double> timeout) {
+nb::object get(ObjectQueue& self, nb::handle block, nb::handle timeout) {
   Message message;
-  if (self.get(message, queue_deadline(block, timeout)) != QueueOutcome::kDone) {
+  if (self.get(message, deadline_of(block, timeout)) != QueueOutcome::kDone) {
     raise_of_queue("Empty");
   }
   return ObjectQueue::object_of(message);
@@ -55,6 +65,15 @@ nb::bytes get_bytes(ObjectQueue& self) {
   Message message;
   static_cast<void>(self.get(message, os::kNoDeadline));
   return ObjectQueue::bytes_of(message);
+}
+
+/// In one call of Python's: no signal's handler comes between a message and its place in `into`.
+void take_all_bytes(ObjectQueue& self, nb::handle into) {
+  const nb::object append = into.attr("append");
+  Message message;
+  while (self.get(message, queue_deadline(false, {})) == QueueOutcome::kDone) {
+    append(ObjectQueue::bytes_of(message));
+  }
 }
 
 class Buffer {
@@ -104,6 +123,9 @@ void bind_queue(nb::module_& module) {
           "data"_a, "Puts bytes as they are, for get_bytes().")
       .def("get_bytes", get_bytes,
            "The oldest message as bytes: of put_bytes(), or the pickle of an object.")
+      .def("take_all_bytes", take_all_bytes, "into"_a,
+           "Appends all messages that are there to a deque, as get_bytes() has them. None is lost "
+           "where a signal's handler raises.")
       .def(
           "poll",
           [](ObjectQueue& self, std::optional<double> timeout) {

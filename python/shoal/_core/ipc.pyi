@@ -149,12 +149,12 @@ class Queue:
     def __init__(self, block: Block) -> None:
         """That of another process. Raises shoal.Error for a block that is none."""
 
-    def put(self, obj: object | None, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, obj: object | None, block: object = True, timeout: object | None = None) -> None:
         """
         Puts an object; what cannot be pickled raises here. Raises queue.Full after `timeout` seconds (None: never), or at once without `block`.
         """
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: object = True, timeout: object | None = None) -> Any:
         """
         Takes the oldest object. Raises queue.Empty after `timeout` seconds (None: never), or at once without `block`; ValueError after close().
         """
@@ -165,6 +165,11 @@ class Queue:
     def get_bytes(self) -> bytes:
         """
         The oldest message as bytes: of put_bytes(), or the pickle of an object.
+        """
+
+    def take_all_bytes(self, into: object) -> None:
+        """
+        Appends all messages that are there to a deque, as get_bytes() has them. None is lost where a signal's handler raises.
         """
 
     def poll(self, timeout: float | None = 0.0) -> bool:

@@ -21,9 +21,9 @@ from shoal import _core
 from shoal.collect.answers import OUTPUTS, array_of, described, parts_of, refuse_what_is_no_answer, store, tensor_of
 from shoal.collect.generators import Generators
 from shoal.serve.client import ServiceModel
+from shoal.serve.face import ServiceFace
 from shoal.serve.in_python import is_module
 from shoal.serve.local import LocalModel
-from shoal.serve.service import ModelService
 from shoal.serve.structure import tree_map
 
 __all__ = [
@@ -285,7 +285,7 @@ class ServiceActor(PythonActor):
 
     asks_in_calls = False
 
-    def __init__(self, model: Any, service: ModelService | None, num_envs: int, seed: int, first_env: int = 0) -> None:
+    def __init__(self, model: Any, service: ServiceFace | None, num_envs: int, seed: int, first_env: int = 0) -> None:
         super().__init__(model.batch, num_envs, seed, first_env)
         self._model = model
         self._service = service
@@ -439,14 +439,14 @@ def actor_of(
     if isinstance(policy, str | Path):
         return NetworkActor(_network(policy, engine, seed if network_seed is None else network_seed), seed)
     check_policy(policy)
-    if isinstance(policy, ModelService):
+    if isinstance(policy, ServiceFace):
         return ServiceActor(only_model(policy), policy, num_envs, seed, first_env)
     if isinstance(policy, ServiceModel | LocalModel):
         return ServiceActor(policy, None, num_envs, seed, first_env)
     return PythonActor(policy, num_envs, seed, first_env)
 
 
-def only_model(service: ModelService) -> ServiceModel:
+def only_model(service: ServiceFace) -> ServiceModel:
     """Raises ValueError where there are several."""
     names = service.directory.names
     if len(names) != 1:
@@ -458,7 +458,7 @@ def check_policy(policy: Any) -> None:
     """Raises TypeError for what is no policy, ValueError for the name of none."""
     if isinstance(policy, str | Path):
         _source(policy)
-    elif not isinstance(policy, ModelService | ServiceModel | LocalModel):
+    elif not isinstance(policy, ServiceFace | ServiceModel | LocalModel):
         if isinstance(policy, type) or not callable(policy):
             raise TypeError(
                 "policy= takes the directory of a run, the name of a preset, a torch module or another callable, or a "

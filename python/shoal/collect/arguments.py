@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import operator
 import os
+from collections.abc import Mapping
 from itertools import accumulate
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ import numpy as np
 from shoal.names import needs_torch
 from shoal.process.error_report import first_line
 from shoal.serve.client import ServiceModel
+from shoal.serve.face import ServiceFace
 from shoal.serve.local import LocalModel
-from shoal.serve.service import ModelService
 from shoal.vector.faults import FaultPolicy
 from shoal.vector.options import WorkerOptions
 
 __all__ = [
+    "check_env_kwargs",
     "check_mode",
     "check_steps",
     "check_switch",
@@ -55,7 +58,7 @@ def check_mode(mode: str, *, num_collectors: int | None, preemptive_threshold: f
             raise ValueError(
                 f'preemptive_threshold= is of mode="multi_sync", where some wait for others; got mode={mode!r}'
             )
-        if not 0 < preemptive_threshold <= 1:
+        if not isinstance(preemptive_threshold, Real) or not 0 < preemptive_threshold <= 1:
             raise ValueError(
                 f"preemptive_threshold= takes a share of the collectors, from 0 to 1, got {preemptive_threshold!r}"
             )
@@ -97,6 +100,11 @@ def check_switch(name: str, value: Any) -> None:
         raise TypeError(f"{name}= takes True or False, got {value!r}")
 
 
+def check_env_kwargs(kwargs: Any) -> None:
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(f"env_kwargs= takes a dict of keyword arguments, got {kwargs!r}")
+
+
 def check_worker_options(options: Any) -> None:
     if options is not None and not isinstance(options, WorkerOptions):
         raise TypeError(f"worker= takes shoal.WorkerOptions(…), got {options!r}")
@@ -131,7 +139,7 @@ def shares(num_envs: int, collectors: int) -> list[tuple[int, int]]:
 
 def rows_of_policy(wanted: Any, policy: Any, num_envs: int, mode: str) -> int:
     if wanted is None:
-        served = isinstance(policy, ModelService | ServiceModel | LocalModel)
+        served = isinstance(policy, ServiceFace | ServiceModel | LocalModel)
         return num_envs if mode == "sync" or served else min(num_envs, _POLICY_BATCH)
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 1:
         raise ValueError(f"policy_batch= takes a number of environments, 1 or more, got {wanted!r}")
@@ -149,6 +157,8 @@ def cohort_size(cohorts: Any, num_envs: int, mode: str, policy_batch: int | None
 
 
 def fault_policy(on_fault: str | FaultPolicy) -> FaultPolicy:
+    if not isinstance(on_fault, str | FaultPolicy):
+        raise ValueError(f"on_fault= takes 'raise' or 'restart', or a shoal.FaultPolicy, got {on_fault!r}")
     policy = FaultPolicy(on_fault) if isinstance(on_fault, str) else on_fault
     if policy.on_fault == "drop":
         raise ValueError(

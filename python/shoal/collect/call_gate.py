@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -28,12 +29,13 @@ class CallGate:
     """What calls of one collector pass.
 
     Threads: any. A signal's handler, a policy and an environment call within a call of their own thread: they are refused.
+    Signals: a handler that raises leaves the gate open. Python runs handlers where a call begins or has ended, and where a
+    loop goes round: what opens the gate makes no call.
     """
 
     def __init__(self) -> None:
         # At most one, under "call": of setdefault() another thread sees all or nothing.
         self._inside: dict[str, _Call] = {}
-        self._left = threading.Event()
         self._is_closing = False
         self.is_closed = False
 
@@ -65,7 +67,12 @@ class CallGate:
                 raise self._closed_meanwhile(name)
             return result
         finally:
-            self._leave(own, close)
+            try:
+                if self._is_closing:
+                    self._close_after(own, close)
+            finally:
+                if "call" in self._inside and self._inside["call"] is own:
+                    del self._inside["call"]
 
     def close(self, close: Callable[[], None], ask_to_end: Callable[[], None]) -> None:
         """Calls `close` once, alone: at once, or at the end of the call that is under way, which ends early. Where that is of
@@ -76,21 +83,18 @@ class CallGate:
         """
         own = _Call("close", threading.get_ident(), object())
         asked = False
-        while True:
-            self._left.clear()
-            held = self._inside.setdefault("call", own)
-            if held is own:
-                break
-            if not asked:
-                asked = self._is_closing = True
-                ask_to_end()
-            if held.thread == own.thread:
-                return
-            self._left.wait(_TURN)
         try:
+            while (held := self._inside.setdefault("call", own)) is not own:
+                if not asked:
+                    asked = self._is_closing = True
+                    ask_to_end()
+                if held.thread == own.thread:
+                    return
+                time.sleep(_TURN)
             self._close(close)
         finally:
-            self._inside.pop("call", None)
+            if "call" in self._inside and self._inside["call"] is own:
+                del self._inside["call"]
 
     def _enter(self, own: _Call) -> None:
         held = self._inside.setdefault("call", own)
@@ -108,15 +112,9 @@ class CallGate:
             f"{own.name}() when that has returned"
         )
 
-    def _leave(self, own: _Call, close: Callable[[], None]) -> None:
-        if self._inside.get("call") is not own:
-            return
-        try:
-            if self._is_closing:
-                self._close(close)
-        finally:
-            del self._inside["call"]
-            self._left.set()
+    def _close_after(self, own: _Call, close: Callable[[], None]) -> None:
+        if self._inside.get("call") is own:
+            self._close(close)
 
     def _close(self, close: Callable[[], None]) -> None:
         if not self.is_closed:

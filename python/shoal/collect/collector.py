@@ -15,6 +15,7 @@ import numpy as np
 
 from shoal.collect.actors import check_policy
 from shoal.collect.arguments import (
+    check_env_kwargs,
     check_mode,
     check_steps,
     check_switch,
@@ -37,6 +38,7 @@ from shoal.collect.source import InProcess, Raw, Source
 from shoal.collect.station import Setup, check_masked
 from shoal.collect.trajectories import split_trajectories as split
 from shoal.reprs import never_raises
+from shoal.serve.arguments import checked_timeout
 from shoal.serve.in_python import is_module
 from shoal.serve.structure import tree_map
 from shoal.unknown_arguments import named_when_unknown
@@ -217,6 +219,8 @@ class Collector:
         check_switch("next_obs", next_obs)
         check_switch("split_trajectories", split_trajectories)
         check_worker_options(worker)
+        timeout = checked_timeout("Collector(timeout=…)", timeout)
+        check_env_kwargs(env_kwargs)
         self.seed = secrets.randbelow(_SEEDS) if seed is None else seed
         self.frames = 0
         self._random_frames = random_rows(init_random_frames)
@@ -343,16 +347,13 @@ class Collector:
             self._reset(self.seed)
         steps = frames // self._envs_per_batch
         missing = max(0, self._random_frames - self.frames)
+        self._source.handed = self.frames
         raw = self._source.next(steps, min(steps, -(-missing // self._envs_per_batch)))
-        try:
-            if self._mask is not None:
-                check_masked(raw.arrays, self._mask, int(self.single_action_space.start))
-                raw.arrays["action_mask"] = raw.arrays["obs"][self._mask]
-            raw.arrays["staleness"] = self._source.version - raw.arrays["policy_version"]
-            batch: dict[str, Any] = self._finished(raw)
-        except BaseException:
-            self._source.give_back(raw.rows)
-            raise
+        if self._mask is not None:
+            check_masked(raw.arrays, self._mask, int(self.single_action_space.start))
+            raw.arrays["action_mask"] = raw.arrays["obs"][self._mask]
+        raw.arrays["staleness"] = self._source.version - raw.arrays["policy_version"]
+        batch: dict[str, Any] = self._finished(raw)
         self.frames += raw.rows
         self._batches += 1
         self._seconds += time.perf_counter() - start
@@ -397,6 +398,7 @@ class Collector:
     @in_call
     def resume(self) -> None:
         """Goes on after pause(); the collectors of "multi_async" begin at once."""
+        self._source.handed = self.frames
         self._source.resume()
         self._paused = False
         self._board.set(paused=0)

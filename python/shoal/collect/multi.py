@@ -16,7 +16,7 @@ from shoal.collect.actors import only_model
 from shoal.collect.processes import Processes
 from shoal.collect.source import Raw, Source, given_outputs
 from shoal.collect.station import Counts, Setup, check_rows
-from shoal.serve.service import ModelService
+from shoal.serve.face import ServiceFace
 from shoal.serve.structure import tree_map
 
 __all__ = ["Multi", "MultiAsync", "MultiSync"]
@@ -37,7 +37,7 @@ class Multi(Source):
     def __init__(self, setups: Sequence[Setup], policy: Any, **more: Any) -> None:
         self._setups = setups
         self._policy = policy
-        sent = only_model(policy) if isinstance(policy, ModelService) else policy
+        sent = only_model(policy) if isinstance(policy, ServiceFace) else policy
         self.processes = Processes([_with_policy(setup, sent) for setup in setups], **more)
         hello = self.processes.hello
         self.single_observation_space = hello.observation_space
@@ -69,7 +69,7 @@ class Multi(Source):
         self.processes.begin()
 
     def update_weights(self, weights: Mapping[str, Any] | None) -> int:
-        if isinstance(self._policy, ModelService):
+        if isinstance(self._policy, ServiceFace):
             if weights is None:
                 raise TypeError("update_weights() of a collector whose policy is a ModelService takes the weights")
             self.version = self._policy.update(only_model(self._policy).name, weights)
@@ -117,8 +117,8 @@ class Multi(Source):
         """What a report says of its collector."""
         place = report.place
         if report.generation != self._generations[place]:
-            self._before[place] = Counts.of_all([self._before[place], self._counts[place]])
-            self._generations[place] = report.generation
+            before = Counts.of_all([self._before[place], self._counts[place]])
+            self._before[place], self._generations[place] = before, report.generation  # in a row, as Processes has it
         self._counts[place] = report.counts
         self._outputs |= frozenset(report.outputs)
         self._lost_to_preemption += report.missing
@@ -271,16 +271,18 @@ class MultiSync(Multi):
 
     def _finish(self, round: _Round) -> None:
         total, everyone = self._setups[0].total, range(len(self._setups))
-        # What interrupts this may come between an order and its number.
+        # What interrupts this may come between an order and its number, or a report and its place in the round.
         ordered = self.processes.orders_of(round.experience)
         for place in everyone:
             if place not in ordered and place not in round.reports:
                 self.order(place, round.experience, total, self._setups[place].first, round.steps, round.random)
         enough = len(everyone) if self._threshold is None else max(1, int(len(everyone) * self._threshold))
         while len(round.reports) < len(everyone):
-            report, _ = self.processes.next_report()
-            self.take(report)
+            report, due = self.processes.next_report()
+            if due.keeps is not round.experience:
+                continue  # of a call that was interrupted
             round.reports[report.place] = report
+            self.take(report)
             if len(round.reports) == enough < len(everyone):
                 self.processes.stop(list(self.processes.orders_of(round.experience).values()))
         states = tree_map(self._joined, *(round.reports[place].answer for place in everyone))
@@ -311,38 +313,29 @@ class MultiAsync(Multi):
         super().__init__(setups, policy, **more)
         self._frames = frames
         self._total = total
-        self._left = total  # rows that are still to be ordered; None: without an end
         self._random = random
         self._ahead = ahead
-        self._done: deque[Raw] = deque()
-        self._done_of: deque[int] = deque()  # the collectors of _done
+        self._done: deque[tuple[int, Raw]] = deque()  # with their collectors
         self._paused = False
 
     def next(self, steps: int, random: int) -> Raw:
         self._order()
-        if not self._done:
+        while not self._done:
             if not self.processes.due_rows:
                 raise RuntimeError("no batch is under way, and none is to come: all rows of total_frames= were ordered")
             self._take_next()
-        self._done_of.popleft()
-        raw = self._done.popleft()
-        self._order()
+        _, raw = self._done.popleft()
+        self._order(raw.rows)
         return raw
 
     def reset(self, seed: int | None) -> None:
         # What was ordered and is not there is forgotten; what is there stays.
-        if self._left is not None:
-            self._left += self.processes.due_rows
         self._random += sum(
             due.order.random * self._setups[due.place].count
             for due in self.processes.all_due
             if isinstance(due.order, worker.Collect)
         )
         super().reset(seed)
-
-    def give_back(self, rows: int) -> None:
-        if self._left is not None:
-            self._left += rows
 
     def pause(self) -> None:
         before, self._paused = self._paused, True
@@ -368,11 +361,11 @@ class MultiAsync(Multi):
     def state(self) -> dict[str, Any]:
         with self._as_before():
             state = super().state()
-        copies = [Raw(tree_map(np.copy, raw.arrays), raw.states) for raw in self._done]
+        copies = [Raw(tree_map(np.copy, raw.arrays), raw.states) for _, raw in self._done]
         return state | {
             "random": self._random,
             "pending": [tuple(raw) for raw in copies],
-            "pending_of": list(self._done_of),
+            "pending_of": [place for place, _ in self._done],
         }
 
     def load_state(self, state: Mapping[str, Any], seed: int, frames: int) -> None:
@@ -385,10 +378,8 @@ class MultiAsync(Multi):
             )
         with self._as_before():
             super().load_state(state, seed, frames)
-        self._left = None if self._total is None else self._total - had
         self._random = state["random"]
-        self._done = ready
-        self._done_of = deque(state["pending_of"])
+        self._done = deque(zip(state["pending_of"], ready, strict=True))
 
     @contextlib.contextmanager
     def _as_before(self) -> Iterator[None]:
@@ -399,30 +390,39 @@ class MultiAsync(Multi):
         finally:
             self._paused = paused
 
-    def _order(self) -> None:
-        """Gives every collector what it may have."""
+    def _order(self, handing: int = 0) -> None:
+        """Gives every collector what it may have.
+
+        Args:
+            handing: rows that are on their way to the caller.
+        """
         if self._paused:
             return
+        left = None
+        if self._total is not None:
+            ready = sum(raw.rows for _, raw in self._done)
+            left = self._total - self.handed - handing - ready - self.processes.due_rows
         for turn in range(self._ahead):
             for place, setup in enumerate(self._setups):
-                if self.processes.due(place) + self._done_of.count(place) > turn:
+                if self.processes.due(place) + sum(of == place for of, _ in self._done) > turn:
                     continue
-                rows = self._frames if self._left is None else min(self._frames, self._left)
+                rows = self._frames if left is None else min(self._frames, left)
                 if rows <= 0:
                     return
                 steps = rows // setup.count
                 random = min(steps, -(-self._random // setup.count))
-                self._random -= random * setup.count
-                if self._left is not None:
-                    self._left -= rows
                 self.order(place, self.layout(setup.count).allocate(steps), setup.count, 0, steps, random)
+                self._random -= random * setup.count
+                if left is not None:
+                    left -= rows
 
     def _take_next(self) -> None:
         report, due = self.processes.next_report()
+        if due.keeps is None:
+            return  # of a call that was interrupted
         self.take(report)
         envs = self._setups[report.place].count
-        self._done.append(Raw(self.arrays(due.keeps, envs), report.answer))
-        self._done_of.append(report.place)
+        self._done.append((report.place, Raw(self.arrays(due.keeps, envs), report.answer)))
 
 
 def _with_policy(setup: Setup, policy: Any) -> Setup:

@@ -45,12 +45,14 @@ class Due:
         order: what was sent; a tuple of shoal.collect.worker.
         keeps: what must live until it is reported: the experience.
         rows: of environments, that it asks for.
+        is_sent: to the process that is in the place now. Once more does no harm: a collector takes an order once.
     """
 
     place: int
     order: Any
     keeps: Any = None
     rows: int = 0
+    is_sent: bool = False
 
 
 class Processes:
@@ -64,6 +66,10 @@ class Processes:
         is_ending: what waits for a collector ends with a RuntimeError.
 
     Threads: one at a time; share(), and what sets is_ending, come from any.
+
+    Signals: a handler that raises, as that of Ctrl-C, may end any call here anywhere, and the next call goes on from what it left.
+    Python runs handlers where a call begins or has ended and where a loop goes round. So what belongs together is assigned
+    in a row, without a call between.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class Processes:
         self._parcel = Parcel()
         self._due: dict[int, Due] = {}
         self._forgotten: dict[int, Due] = {}  # whose reports nobody wants; what they keep is still written to
+        self._unread: deque[bytes] = deque()  # reports
         self._arrived: deque[tuple[worker.Report, Due]] = deque()
         self._looked = time.monotonic()
         self._numbers = 0
@@ -159,12 +166,11 @@ class Processes:
             arguments: of `kind`, after its number.
         """
         self._require_whole()
-        self._numbers += 1
-        due = Due(place, kind(self._numbers, *arguments), keeps, rows)
-        self._due[self._numbers] = due
-        if place not in self._again_at:
-            self._send(due)
-        return self._numbers
+        number = self._numbers = self._numbers + 1
+        due = Due(place, kind(number, *arguments), keeps, rows)
+        self._due[number] = due
+        self._send_due()
+        return number
 
     def next_report(self) -> tuple[worker.Report, Due]:
         """The report that comes next, of whatever collector.
@@ -174,15 +180,18 @@ class Processes:
                 the fault policy says.
         """
         self._require_whole()
+        self._send_due()
         while True:
             self._check_end()
-            if not self._arrived:
+            if not self._arrived and not self._unread:
                 self._reports.poll(self._slice())
             self._take_in()
             if time.monotonic() - self._looked >= _SLICE or not self._arrived:
                 self._look_after()
             if self._arrived:
-                return self._arrived.popleft()
+                report, due = self._arrived[0]
+                del self._arrived[0]
+                return report, due
 
     def reports(self, numbers: Sequence[int]) -> list[worker.Report]:
         """Those of these orders, in their order; no others are due. Where it is left early, by Ctrl-C, they are not wanted
@@ -193,13 +202,13 @@ class Processes:
         """
         found: dict[int, worker.Report] = {}
         try:
-            while len(found) < len(numbers):
+            while any(number not in found for number in numbers):
                 report, _ = self.next_report()
                 found[report.number] = report
         except BaseException:
             self._forget()
             raise
-        for report in found.values():
+        for report in [found[number] for number in numbers]:
             if report.failure is not None:
                 raise unpack_exception(f"collector {report.place}", *report.failure, "", 0, -1, [])
         return [found[number] for number in numbers]
@@ -304,20 +313,28 @@ class Processes:
 
     def _take_in(self) -> None:
         """What has been reported by now."""
-        while self._reports.poll(0.0):
-            report: worker.Report = pickle.loads(self._reports.get_bytes())
-            self._known[report.place] += report.rows
+        self._reports.take_all_bytes(self._unread)
+        while self._unread:
+            report: worker.Report = pickle.loads(self._unread[0])
             if report.state is not None:
                 report = self._with_state(report)
-            if report.episodes is not None:
-                self.episodes[report.place] = report.episodes + 1
-            due = self._due.pop(report.number, None)
+            place, number = report.place, report.number
+            episodes = self.episodes[place] if report.episodes is None else report.episodes + 1
+            due = self._due.get(number)
+            arrived = deque(self._arrived)
             if due is not None:
-                self._arrived.append((report, due))
-            else:
-                self._forgotten.pop(report.number, None)
+                arrived.append((report, due))
+            # In a row, see Signals.
+            self._known[place] += report.rows
+            self.episodes[place] = episodes
+            self._arrived = arrived
+            if due is None:
                 self.lost += report.rows
-            self._send_on(report.place)
+            else:
+                del self._due[number]
+            del self._unread[0]
+            self._forgotten.pop(number, None)
+            self._send_on(place)
 
     def _with_state(self, report: worker.Report) -> worker.Report:
         """With its state unpickled, and held by the collector for as long as it is held here."""
@@ -383,6 +400,11 @@ class Processes:
             pass
         return True
 
+    def _send_due(self) -> None:
+        """What is due and was not sent: it is new, a signal came before, or it went to a process that has ended."""
+        for due in [due for due in self._due.values() if not due.is_sent and due.place not in self._again_at]:
+            self._send(due)
+
     def _send(self, due: Due) -> None:
         self._seen[due.place] = self._board.signs(due.place), time.monotonic()
         dropped = self._dropped[due.place]
@@ -391,6 +413,7 @@ class Processes:
             del dropped[: len(copies)]
         self._tell_of_weights(due.place)
         self._tell(due.place, due.order)
+        due.is_sent = True
 
     def _start(self, places: Sequence[int]) -> worker.Hello:
         """Starts the processes of these places side by side; returns what the first of them says. All of them are there, or
@@ -487,6 +510,8 @@ class Processes:
 
     def _put_off(self, place: int) -> None:
         self._waiting[place].clear()
+        for due in self._due.values():
+            due.is_sent = due.is_sent and due.place != place
         now = time.monotonic()
         self._again_at[place] = now + self._backoffs[place].after_fault(now)
 
@@ -513,13 +538,12 @@ class Processes:
             self._count_fault(error)
             self._put_off(place)
             return
-        del self._again_at[place]
         due = [due for due in self._due.values() if due.place == place]
         if self._begun and not any(isinstance(item.order, worker.Reset | worker.LoadState) for item in due):
             seed = (setup.seed + 7919 * self.restarts[place] * setup.total) % _SEEDS
             self._tell(place, worker.Reset(0, seed, self.episodes[place]))  # nobody waits for its report
-        for item in due:
-            self._send(item)
+        del self._again_at[place]
+        self._send_due()
 
     def _why(self, place: int) -> Exception:
         """What a process that has ended reported, or else how it ended."""

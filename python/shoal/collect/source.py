@@ -40,12 +40,14 @@ class Source(ABC):
         wants_tensors: whether batches are torch tensors by default.
         version: of the newest weights.
         state_parts: what state() has, at least.
+        handed: rows that the caller was given so far; whoever hands them out says so before next() and resume().
     """
 
     single_observation_space: Any
     single_action_space: Any
     wants_tensors: bool
     version: int = 0
+    handed: int = 0
     state_parts: tuple[str, ...] = ()
 
     @abstractmethod
@@ -110,9 +112,6 @@ class Source(ABC):
     def takes_weights_any_time(self) -> bool:
         """Whether update_weights() may come while a call is under way."""
         return True
-
-    def give_back(self, rows: int) -> None:  # noqa: B027  # most are asked for each batch
-        """So many rows, which next() has returned, are not handed out: others take their places in total_frames."""
 
     def leave_to_parent(self) -> None:  # noqa: B027  # what is in other processes lets a forked child's copies end
         """In a forked child: the end of this copy ends nothing of the parent's."""

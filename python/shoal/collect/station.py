@@ -489,7 +489,8 @@ def check_mask(name: str | None, observation_space: Any, action_space: Any) -> N
 
 def check_masked(arrays: Mapping[str, Any], name: str, start: int) -> None:
     """Raises ValueError where an action was chosen that the mask forbids."""
-    mask, action, valid = arrays["obs"][name], arrays["action"] - start, arrays["valid"]
+    mask, valid = arrays["obs"][name], arrays["valid"]
+    action = np.where(valid, arrays["action"] - start, 0)  # rows that are left out have no action
     allowed = np.take_along_axis(mask, action[..., None], -1)[..., 0] != 0
     wrong = np.argwhere(valid & ~allowed)
     if len(wrong):

@@ -180,6 +180,7 @@ class _Process:
         self._taken = 0  # the version of the store that the policy has
         self._station = Station(setup, self._board, self._place)
         self._layouts: dict[int, Any] = {}
+        self._newest = 0  # order
         self._held: dict[bytes, Any] = {}  # snapshots that the caller holds, by the copies in them
         weights = self._station.actor.weights()
         self._weights_layout = None if weights is None else layout_of(weights)
@@ -199,6 +200,9 @@ class _Process:
                 order = pickle.loads(message)
                 if isinstance(order, End):
                     return
+                if order.number and order.number <= self._newest:
+                    continue  # sent again: a signal had interrupted who sent it
+                self._newest = max(self._newest, order.number)
                 self._board.give_sign(self._place)
                 with _inference():
                     getattr(self, f"_{type(order).__name__.lower()}")(order)

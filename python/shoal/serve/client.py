@@ -248,7 +248,7 @@ class ServiceModel:
             TimeoutError: they were not all there after `timeout` seconds; all may be asked for again.
             ModelError, DeadlineExceeded, Cancelled, ServiceDied: of the first that has failed; the others may still be asked for.
         """
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _end_of(timeout)
         if not all(reply._wait(_left(end)) for reply in replies):
             raise TimeoutError(f"the model {self.name!r} has not answered {len(replies)} requests after {timeout} s")
         answers: list[Any] = []
@@ -263,7 +263,7 @@ class ServiceModel:
 
     def _ask(self, args: Any, kwargs: Any, batched: bool, timeout: float | None, reset: bool = False) -> Any:
         timeout = self._directory.timeout if timeout is None else timeout
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _end_of(timeout)
         for attempt in range(RETRIES + 1):
             try:
                 return self._submit(args, kwargs, batched, _left(end), reset).result()
@@ -278,7 +278,7 @@ class ServiceModel:
         leaves, structure = pack_arguments(args, kwargs)
         if timeout is None:
             timeout = self._directory.timeout
-        end = None if timeout is None else time.monotonic() + timeout
+        end = _end_of(timeout)
         env = _core.process.this_worker_env()
         try:
             client = _client(self._directory.address, timeout)
@@ -347,6 +347,14 @@ def refuse_reset(arguments: Mapping[str, Any]) -> None:
             "batch() takes no reset: that is for the states of a Recurrent model, which is asked for one row at a time, "
             "model(row, reset=True)"
         )
+
+
+def _end_of(timeout: float | None) -> float | None:
+    """On the clock of time.monotonic()."""
+    try:
+        return None if timeout is None else time.monotonic() + timeout
+    except TypeError:
+        raise TypeError(f"timeout= takes seconds or None, got {timeout!r}") from None
 
 
 def _left(end: float | None) -> float | None:

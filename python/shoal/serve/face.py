@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from multiprocessing import util
 from typing import Any, NoReturn, TypeVar
 
@@ -40,6 +41,10 @@ class ServiceFace(abc.ABC):
     @abc.abstractmethod
     def stats(self) -> dict[str, dict[str, Any]]:
         """What has been counted, by model."""
+
+    @abc.abstractmethod
+    def update(self, name: str, state: Mapping[str, Any], *, version: int | None = None, mode: str = "barrier") -> int:
+        """New weights for a model; returns their version."""
 
     def scalars(self) -> dict[str, float]:
         """stats() as flat names and numbers, such as "serve/segment/latency_p99_ms"; what write_scalars() writes."""

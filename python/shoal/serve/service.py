@@ -210,6 +210,7 @@ class ModelService(ServiceFace):
         `expired_rows`, `dropped_rows`, `padding_waste` (the share of computed rows that nobody had asked for), the
         `version` of the weights and the number of `clients`; and as distributions (count, mean, p50, p90, p99, max)
         `batch_rows`, and in seconds `queue_wait` (until the batch left), `run` (a batch) and `latency` (until the reply).
+        A server that takes another's place begins anew.
         """
         return self._manager.statistics()
 

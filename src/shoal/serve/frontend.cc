@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "shoal/os/log.h"
@@ -52,6 +53,16 @@ void Frontend::accept_clients() {
 }
 
 /// Hands each client to the instance that was given the fewest.
+/// What a new server begins with, lest it gets every client until it has as many as the others.
+std::uint64_t Frontend::least_admitted_beside(std::uint32_t number) const {
+  std::optional<std::uint64_t> least;
+  for (const auto& [other, instance] : instances_) {
+    if (other != number && instance.link)
+      least = std::min(least.value_or(instance.admitted), instance.admitted);
+  }
+  return least.value_or(0);
+}
+
 void Frontend::hand_out() {
   const std::lock_guard alone(handing_out_);
   std::unique_lock lock(mutex_);
@@ -132,7 +143,7 @@ void Frontend::greet_server(const std::shared_ptr<Link>& link) {
     Instance& instance = instances_[number];
     instance.current = instance.link = link;
     instance.segment = std::move(segment);
-    instance.admitted = 0;
+    instance.admitted = least_admitted_beside(number);
     ++instance.generation;
     if (closed_) link->socket.shutdown();
   } catch (const Error& error) {

@@ -104,7 +104,7 @@ class Frontend {
     bool held = false;              // it is to get no clients
     std::shared_ptr<const ServerSegment> segment;
     std::uint64_t generation = 0;
-    std::uint64_t admitted = 0;
+    std::uint64_t admitted = 0;  // clients that it was given, for equal shares
     std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  // to those who wait
   };
 
@@ -114,6 +114,7 @@ class Frontend {
   void greet_server(const std::shared_ptr<Link>& link);
   void hear(std::uint32_t instance, const std::shared_ptr<Link>& link);
   void lose(std::uint32_t instance, const std::shared_ptr<Link>& link);
+  std::uint64_t least_admitted_beside(std::uint32_t number) const;
   void hand_out();
   void send_end_notices();
   static bool admit(Link& link, const os::Fd& client);
