@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from shoal.multiprocessing.queues import SimpleQueue
 from test_mp_programs import EVERY_METHOD, program
 
 FRESH = pytest.mark.parametrize("method", ["forkserver", "spawn"])
@@ -123,6 +125,41 @@ def test_classes_with_slots_have_them_and_come_back(method: str, tmp_path: Path)
     assert printed == f"{[True] * 6}\n{[True] * 6} (1, 2)\n"
 
 
+@EVERY_METHOD
+def test_named_tuples_of_typing_travel(method: str, tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import sys, typing
+        import shoal.multiprocessing as mp
+        class Point(typing.NamedTuple):
+            x: int
+            y: int = 2
+            def area(self): return self.x * self.y
+        class Derived(Point): pass
+        def local():
+            class Local(typing.NamedTuple): a: int
+            return Local
+        def back(x): return Point(x)
+        def annotated(point: Point) -> int: return point.area()
+        def put(queue): queue.put(Point(5))
+        if __name__ == "__main__":
+            ctx = mp.get_context(sys.argv[1])
+            with ctx.Pool(1) as pool:
+                print(pool.apply(back, (3,)) == Point(3), type(pool.apply(back, (3,))) is Point)
+                print(pool.apply(annotated, (Point(4),)), pool.apply(Derived.area, (Derived(2, 3),)))
+                print(pool.apply(lambda local: local.a, (local()(6),)))
+            queue = ctx.Queue()
+            process = ctx.Process(target=put, args=(queue,))
+            process.start()
+            process.join()
+            print(process.exitcode, queue.get(timeout=30))
+        """,
+        method,
+    )
+    assert printed == "True True\n8 6\n6\n0 Point(x=5, y=2)\n"
+
+
 @FRESH
 @pytest.mark.parametrize("guard", [True, False])
 def test_caches_of_functools_travel_and_run_no_script(guard: bool, method: str, tmp_path: Path) -> None:
@@ -189,3 +226,10 @@ with mp.get_context("{method}").Pool(1) as pool: print(pool.map(double, [3]), po
 """
     done = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True, timeout=60)
     assert done.stdout == "object.<global>.lock: ca\n[6] [8]\n", done.stderr
+
+
+def test_arrays_of_ctypes_are_refused_where_they_are_put() -> None:
+    queue = SimpleQueue()
+    with pytest.raises(TypeError, match="c_int_Array_3', an array type of ctypes"):
+        queue.put((ctypes.c_int * 3)())
+    assert queue.empty()

@@ -13,6 +13,7 @@ from multiprocessing import connection as cpython_connection
 
 import pytest
 
+from shoal.errors import Error
 from shoal.multiprocessing import connection
 from shoal.multiprocessing.connection import Connection, Pipe, wait
 from shoal.multiprocessing.queues import Queue
@@ -173,6 +174,22 @@ def test_wait_finds_those_that_are_ready() -> None:
     c.close()
     assert wait([b, d]) == [d]
     os.close(r), os.close(w)
+
+
+def test_wait_needs_no_descriptor_of_a_queue() -> None:
+    queue, carrier = Queue(), Queue()
+    for _ in range(17):
+        carrier.put(queue)
+    *others, last = [carrier.get() for _ in range(17)]
+    for other in others:
+        other.fileno()
+    with pytest.raises(Error, match="16 processes wait for the descriptor"):
+        last.fileno()
+    assert wait([last], 0.02) == []
+    queue.put(1)
+    assert wait([last]) == [last]
+    del others, other
+    assert isinstance(last.fileno(), int)  # those that are gone have left their places
 
 
 def test_other_selectors_find_them_too() -> None:

@@ -114,9 +114,43 @@ def test_a_process_knows_its_name_and_its_parent(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_name_may_be_any_text(method: str) -> None:
+    ctx = mp.get_context(method)
+    reader, writer = ctx.Pipe(duplex=False)
+    process = ctx.Process(target=lambda out: out.send(mp.current_process().name), args=(writer,), name="\udcff")
+    process.start()
+    assert reader.recv() == "\udcff"
+    process.join()
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_ctrl_c_reaches_a_process(method: str) -> None:
     ctx = mp.get_context(method)
     assert ask(ctx, lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+
+
+def test_ctrl_c_right_after_start_ends_a_spawned_process(capfd: pytest.CaptureFixture[str]) -> None:
+    process = mp.get_context("spawn").Process(target=time.sleep, args=(1000,))
+    process.start()
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    assert code == 1 and "KeyboardInterrupt" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_ignored_ctrl_c_is_ignored_in_processes(method: str) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        seen = ask(
+            mp.get_context(method),
+            lambda: (signal.getsignal(signal.SIGINT) is signal.SIG_IGN, signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == (True, set())
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -224,6 +224,20 @@ def test_a_result_that_cannot_be_pickled_is_an_error_that_shows_it(pool: Pool) -
     assert len(errors) == 5
 
 
+class CannotBeShown:
+    def __reduce__(self) -> Any:
+        raise ValueError("no pickle")
+
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_a_result_that_can_neither_be_pickled_nor_shown_is_an_error(pool: Pool) -> None:
+    with pytest.raises(MaybeEncodingError, match=r"<.*CannotBeShown object at .*no pickle"):
+        pool.apply(CannotBeShown)
+    assert pool.apply(square, (2,)) == 4
+
+
 class BreaksOnTheWayBack:
     def __reduce__(self) -> Any:
         return int, ("no number",)

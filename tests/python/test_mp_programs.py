@@ -551,3 +551,59 @@ def test_processes_end_after_a_killed_parent(method: str, tmp_path: Path) -> Non
         method,
     )
     assert printed == "True\n"
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("own_file", [True, False])
+def test_a_program_without_standard_streams_prints_into_nothing(own_file: bool, method: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import os, sys
+            stdin = open(os.devnull)
+            if {own_file}: own = open(sys.argv[2], "w")  # its descriptor is 1
+            import shoal.multiprocessing as mp
+            def task():
+                print("printed", flush=True)
+                if not {own_file}: os.write(1, b"written")
+            if __name__ == "__main__":
+                ctx = mp.get_context(sys.argv[1])
+                queue = ctx.Queue()
+                process = ctx.Process(target=task)
+                process.start()
+                process.join()
+                queue.put("through the heap")
+                with open(sys.argv[3], "w") as file:
+                    print(process.exitcode, queue.get(timeout=30), os.get_inheritable(2), file=file)
+            """
+        )
+    )
+    own, told = tmp_path / "own", tmp_path / "told"
+    own.touch()
+    command = [sys.executable, script, method, own, told]
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]
+    assert subprocess.run(closed, timeout=60).returncode == 0
+    assert told.read_text() == "0 through the heap True\n"
+    assert own.read_text() == ""
+
+
+def test_a_fork_whose_end_nobody_collects_starts(tmp_path: Path) -> None:
+    printed = program(
+        tmp_path,
+        """
+        import contextlib, os, signal
+        import shoal.multiprocessing as mp
+        def wait_for_its_end():
+            with contextlib.suppress(ChildProcessError): os.waitpid(-1, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        os.register_at_fork(after_in_parent=wait_for_its_end)
+        ctx = mp.get_context("fork")
+        queue = ctx.Queue()
+        process = ctx.Process(target=queue.put, args=("ran",))
+        process.start()
+        process.join()
+        print(queue.get(timeout=30))
+        """,
+    )
+    assert printed == "ran\n"

@@ -173,6 +173,23 @@ def test_empty_and_full() -> None:
     assert [queue.get(), queue.get()] == [2, 3]
 
 
+def test_block_and_timeout_are_what_pythons_queues_take() -> None:
+    queue = Queue(1)
+    with pytest.raises(Empty):
+        queue.get(0)
+    queue.put(1, 1)
+    with pytest.raises(Full):
+        queue.put(2, block=[])
+    assert queue.get(1) == 1
+    with pytest.raises(TypeError, match="must be real number, not str"):
+        queue.get(True, "a")
+    with pytest.raises(OverflowError, match="too large"):
+        queue.put(2, timeout=10**400)
+    with pytest.raises(ValueError, match="not nan"):
+        queue.get(timeout=float("nan"))
+    assert queue.empty()
+
+
 def test_a_queue_without_limit_takes_what_comes() -> None:
     queue = Queue()
     for _ in range(20):

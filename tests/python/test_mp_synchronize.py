@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import re
@@ -231,6 +232,17 @@ def test_a_condition_needs_its_lock() -> None:
         condition.wait()
     with pytest.raises(AssertionError, match="lock is not owned"):
         condition.notify()
+
+
+def test_a_timeout_that_is_no_number_changes_nothing() -> None:
+    condition, barrier = Condition(), Barrier(2)
+    with condition:
+        with pytest.raises(ValueError, match="not nan"):
+            condition.wait(math.nan)
+        assert condition._sleeping_count.get_value() == 0
+    with pytest.raises(ValueError, match="not nan"):
+        barrier.wait(math.nan)
+    assert barrier.n_waiting == 0 and not barrier.broken
 
 
 @pytest.mark.own_process

@@ -18,6 +18,7 @@
 #include "shoal/ipc/heap/heap.h"
 #include "shoal/os/error.h"
 #include "shoal/os/fault_point.h"
+#include "shoal/os/fd.h"
 #include "shoal/process/self/own_thread.h"
 
 namespace nb = nanobind;
@@ -136,6 +137,7 @@ void bind_block(nb::module_& module) {
 }  // namespace
 
 void bind_ipc(nb::module_& parent) {
+  os::open_standard_streams();  // before there is any descriptor of ours
   nb::module_ module = parent.def_submodule("ipc", "The heap that a family of processes shares.");
   bind_block(module);
   bind_packed_arrays(module);

@@ -159,6 +159,7 @@ void bind_event(nb::module_& module) {
 bool wait_for_notification(ipc::Condition& condition, nb::handle lock_object,
                            std::optional<double> timeout) {
   auto& lock = nb::cast<ipc::Lock&>(lock_object);
+  static_cast<void>(deadline(timeout));  // throws for nan, before anything is changed
   const auto at = condition.enter();
   const std::uint32_t depth = lock.release_all();
   // However the wait ends, the caller has its lock again.

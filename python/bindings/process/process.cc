@@ -421,6 +421,7 @@ void bind_program(nb::module_& module) {
   nb::class_<Program>(module, "Program", "A fresh interpreter that a launcher started.")
       .def_static("attach", &Program::attach)
       .def_prop_ro("zygote", [](const Program& program) { return program.setup().zygote; })
+      .def_prop_ro("plain", [](const Program& program) { return program.setup().plain; })
       .def_prop_ro("preload", [](const Program& program) { return program.setup().preload; })
       .def_prop_ro("bootstrap",
                    [](const Program& program) { return to_bytes(program.setup().bootstrap); })

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import typing
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -14,18 +15,21 @@ __all__ = ["LruCache", "reducers", "whole"]
 
 LruCache = type(functools.lru_cache(len))
 
+_CANNOT_BE_LOADED = {"PyCFuncPtrType": "a function type", "PyCArrayType": "an array type"}
+
 
 def whole(cls: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
     """`reduced` is what cloudpickle makes of a class that travels by value; returns it with what is missing.
 
     Raises:
-        TypeError: for a function type of ctypes, such as a CDLL has, which could not be loaded.
+        TypeError: for a function type of ctypes, such as a CDLL has, or an array type, which could not be loaded.
     """
-    if type(cls).__name__ == "PyCFuncPtrType":
-        raise TypeError(f"cannot pickle {cls.__name__!r}, a function type of ctypes")
+    if kind := _CANNOT_BE_LOADED.get(type(cls).__name__):
+        raise TypeError(f"cannot pickle {cls.__name__!r}, {kind} of ctypes")
     if issubclass(cls, Enum):
         return _with_members(cls, reduced)
-    return _with_slots(cls, reduced) if "__slots__" in vars(cls) else reduced
+    makes_its_slots = typing.NamedTuple in vars(cls).get("__orig_bases__", ())
+    return _with_slots(cls, reduced) if "__slots__" in vars(cls) and not makes_its_slots else reduced
 
 
 # --- enums -------------------------------------------------------------------------------------------------------------

@@ -111,8 +111,8 @@ def _prepare(payload: bytes, fds: list[int]) -> tuple[Any, dict[str, Any]]:
         if name in named:
             os.dup2(fds[named[name]], target)
             os.close(fds[named[name]])
-    if not prepared["ignore_sigint"]:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if prepared["ignore_sigint"] else signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # in a spawned process it has waited until now
     _inherited_fds[:] = fds
     resource_tracker._resource_tracker._fd = fds[named["tracker"]]  # type: ignore[attr-defined]  # CPython has it, typeshed does not
     _core.ipc.attach(fds[named["heap"]])

@@ -19,6 +19,7 @@ from multiprocessing.connection import Client, Listener
 from typing import Any
 
 from shoal._core import ipc
+from shoal.errors import Error
 from shoal.multiprocessing import queues
 from shoal.multiprocessing.queues import Handle
 from shoal.reprs import never_raises
@@ -27,6 +28,9 @@ __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
 _LOOK = 0.1
 """Seconds after which somebody looks for ends whose processes were killed."""
+
+_LOOK_WITHOUT_DESCRIPTOR = 0.01
+"""Seconds after which wait() looks at a queue that no further process can have a descriptor of."""
 
 
 class Connection(ipc.Connection):
@@ -176,8 +180,11 @@ def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         ready = {id(obj) for obj in ours if _ready(obj)}
-        left = _LOOK if end is None else min(_LOOK, max(0.0, end - time.monotonic()))
-        found = _cpython.wait([*map(_descriptor, ours), *others], 0 if ready else left)
+        descriptors = [fd for fd in map(_descriptor, ours) if fd is not None]
+        left = _LOOK if len(descriptors) == len(ours) else _LOOK_WITHOUT_DESCRIPTOR
+        if end is not None:
+            left = min(left, max(0.0, end - time.monotonic()))
+        found = _cpython.wait([*descriptors, *others], 0 if ready else left)
         ready |= {id(obj) for obj in others if obj in found}
         if found:  # a descriptor may tell of what somebody else took meanwhile
             ready |= {id(obj) for obj in ours if _ready(obj)}
@@ -186,9 +193,12 @@ def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
         ipc.sweep()
 
 
-def _descriptor(obj: Any) -> int:
-    """Here it is this module that looks for killed ends."""
-    return ipc.Connection.fileno(obj) if isinstance(obj, ipc.Connection) else obj.fileno()
+def _descriptor(obj: Any) -> int | None:
+    """None where as many processes as may have one have one. Here it is this module that looks for killed ends."""
+    try:
+        return ipc.Connection.fileno(obj) if isinstance(obj, ipc.Connection) else obj.fileno()
+    except Error:
+        return None
 
 
 def _ready(obj: Any) -> bool:

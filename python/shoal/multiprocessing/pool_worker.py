@@ -229,8 +229,21 @@ def _answer(functions: _Functions, data: bytes, slot: Any, tag: int, by_handle: 
     try:
         return bool(slot.send_done(tag, *dumps(value, "result", by_handle)))
     except Exception as error:
-        answer = dump_exception(MaybeEncodingError(error, value), remote=False)
+        answer = dump_exception(MaybeEncodingError(_Shown(error), _Shown(value)), remote=False)
         return bool(slot.send(Report.RAISED, tag, answer))
+
+
+class _Shown:
+    """Prints as `obj` does; as any object where that raises."""
+
+    def __init__(self, obj: Any) -> None:
+        self._obj = obj
+
+    def __repr__(self) -> str:
+        try:
+            return repr(self._obj)
+        except Exception:
+            return object.__repr__(self._obj)
 
 
 def _call(functions: _Functions, data: bytes) -> Any:

@@ -84,8 +84,8 @@ class LaunchedPopen:
     def _start(self, process_obj: Any, options: Options) -> Any:
         for name, fd in (("stdout", 1), ("stderr", 2)):
             with contextlib.suppress(OSError):
-                os.fstat(fd)
-                self._fd_names[name] = self.duplicate_for_child(fd)
+                if os.get_inheritable(fd):  # no file of the program's own that has the number
+                    self._fd_names[name] = self.duplicate_for_child(fd)
         self._fd_names["parent"] = self.duplicate_for_child(own_pidfd())
         self._fd_names["heap"] = self.duplicate_for_child(_core.ipc.fd())
         tracker = resource_tracker.getfd()
@@ -104,7 +104,8 @@ class LaunchedPopen:
                 env=dict(options.env),
                 plain=True,
             )
-        return launcher.start_process(process_obj.name, (preparation, data), self._fds, self.sentinel)
+        name = process_obj.name.encode(errors="backslashreplace").decode()
+        return launcher.start_process(name, (preparation, data), self._fds, self.sentinel)
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:
         if self.returncode is None:
@@ -180,7 +181,7 @@ def _release(held: list[Any], sentinel: int, waiting: threading.Thread | None) -
 
 
 class ForkPopen(popen_fork.Popen):
-    """A fork of this process. `sentinel` is its pidfd."""
+    """A fork of this process. `sentinel` is its pidfd, or readable at once where its end was collected elsewhere."""
 
     def __init__(self, process_obj: Any, options: Options) -> None:
         refuse_to_start()
@@ -202,7 +203,10 @@ class ForkPopen(popen_fork.Popen):
                 code = process_obj._bootstrap(parent_sentinel=parent_sentinel)
             finally:
                 os._exit(code)
-        self.sentinel = os.pidfd_open(self.pid)  # not collected: still its number
+        try:
+            self.sentinel = os.pidfd_open(self.pid)
+        except ProcessLookupError:  # SIGCHLD is ignored, or has a handler that has collected it
+            self.sentinel = os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.finalizer = util.Finalize(self, os.close, (self.sentinel,))
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:

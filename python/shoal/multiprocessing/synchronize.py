@@ -345,6 +345,8 @@ class Barrier(_Shared, _native.Barrier):
         """
         self._leave_at_exit()
         timeout = self._timeout if timeout is None else timeout
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("a timeout is a number of seconds, not nan")
         end = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             kind, round_, index = self.arrive()

@@ -25,7 +25,6 @@ class PreloadError(ImportError):
 
 def main(ahead: str = "", path: Sequence[str] = ()) -> None:
     """Imports `ahead` with `path` as the search path, before the parent has said what else there is to do."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     gc.disable()  # what is imported stays: there is nothing to collect
     if ahead:
         sys.path[:] = path
@@ -34,6 +33,8 @@ def main(ahead: str = "", path: Sequence[str] = ()) -> None:
     from shoal import _core
 
     program = _core.process.Program.attach()
+    if program.zygote or not program.plain:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
     try:
         _prepare(program)
     except BaseException as error:

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 #include "shoal/os/error.h"
 
 namespace shoal::os {
@@ -23,6 +25,18 @@ void Fd::reset(int fd) noexcept {
 void set_inheritable(int fd, bool inheritable) {
   if (::fcntl(fd, F_SETFD, inheritable ? 0 : FD_CLOEXEC) < 0) {
     throw SystemError(fmt::format("set close-on-exec of descriptor {}", fd));
+  }
+}
+
+void open_standard_streams() noexcept {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd == stream) {
+      ::fcntl(fd, F_SETFD, 0);
+    } else if (fd >= 0) {  // another thread was faster
+      ::close(fd);
+    }
   }
 }
 

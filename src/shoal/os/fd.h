@@ -40,4 +40,8 @@ class Fd {
 /// Sets or clears close-on-exec: an inheritable descriptor survives execve. Throws SystemError.
 void set_inheritable(int fd, bool inheritable);
 
+/// Opens /dev/null in the place of stdin, stdout and stderr where they are closed, as in a daemon:
+/// another descriptor would get the number, and whoever prints would write into it.
+void open_standard_streams() noexcept;
+
 }  // namespace shoal::os

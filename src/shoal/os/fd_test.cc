@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shoal/os/error.h"
+#include "shoal/os/testing/child.h"
 
 namespace shoal::os {
 namespace {
@@ -71,6 +73,23 @@ TEST(Fd, InheritableDescriptorsLoseCloseOnExec) {
   set_inheritable(fd.get(), false);
   EXPECT_EQ(::fcntl(fd.get(), F_GETFD), FD_CLOEXEC);
   EXPECT_THROW(set_inheritable(-1, true), SystemError);
+}
+
+TEST(Fd, StandardStreamsThatAreClosedBecomeDevNull) {
+  testing::Child child([] {
+    ::close(STDIN_FILENO);
+    ::close(STDERR_FILENO);
+    const int before = ::fcntl(STDOUT_FILENO, F_GETFD);
+    open_standard_streams();
+    struct stat null, in, errors;
+    ::stat("/dev/null", &null);
+    ::fstat(STDIN_FILENO, &in);
+    ::fstat(STDERR_FILENO, &errors);
+    const bool opened = in.st_rdev == null.st_rdev && errors.st_rdev == null.st_rdev &&
+                        ::fcntl(STDIN_FILENO, F_GETFD) == 0 && ::fcntl(STDERR_FILENO, F_GETFD) == 0;
+    return opened && ::fcntl(STDOUT_FILENO, F_GETFD) == before ? 0 : 1;
+  });
+  EXPECT_EQ(child.join(), ProcessEnd{});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/fd.h"
 #include "shoal/os/limits/limits.h"
 #include "shoal/os/process/signals.h"
 #include "shoal/process/launch/launchers.h"
@@ -37,6 +38,7 @@ std::unique_ptr<Launcher> Launcher::create(LaunchOptions options) {
   if (options.threads < (options.plain ? 0 : 1)) {
     throw InvalidArgument(fmt::format("threads must be at least 1, not {}", options.threads));
   }
+  os::open_standard_streams();
   switch (options.method) {
     case StartMethod::kFork:
       return make_fork_launcher(std::move(options));

@@ -31,18 +31,22 @@ void QueuePollers::wake(Table table) noexcept {
   }
 }
 
+layout::Poller* QueuePollers::vacant(Table table, Heap& heap) {
+  for (layout::Poller& poller : table) {
+    if (poller.process == 0 || !heap.alive(ProcessSlot::from(poller.process))) return &poller;
+  }
+  for (layout::Poller& poller : table) {
+    if (!os::WakeSocket::exists(poller.name)) return &poller;
+  }
+  return nullptr;
+}
+
 bool QueuePollers::entered() const noexcept { return socket_ && owner_ == ::getpid(); }
 
 int QueuePollers::enter(Table table, Heap& heap) {
   if (entered()) return socket_.fd();
   os::WakeSocket socket = os::WakeSocket::create();
-  layout::Poller* free = nullptr;
-  for (layout::Poller& poller : table) {
-    if (poller.process == 0 || !heap.alive(ProcessSlot::from(poller.process))) {
-      free = &poller;
-      break;
-    }
-  }
+  layout::Poller* const free = vacant(table, heap);
   if (free == nullptr) {
     throw Error(fmt::format(
         "{} processes wait for the descriptor (fileno()) of one queue already, the most there may "

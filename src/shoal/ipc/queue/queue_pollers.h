@@ -15,8 +15,8 @@ namespace shoal::ipc {
 /// a process that puts while another one polls.
 ///
 /// Threads, processes: one at a time, under the queue's lock.
-/// Death: of a process that polls: whoever wakes it next, or needs its entry, removes it from the
-/// table.
+/// Death: of a process that polls, or of its handle: whoever wakes it next, or needs its entry,
+/// removes it from the table.
 /// Fork: a child begins without a socket.
 class QueuePollers {
  public:
@@ -36,6 +36,8 @@ class QueuePollers {
   void clear() noexcept;
 
  private:
+  /// An entry that nobody has, or whose process or socket is gone; nullptr when there is none.
+  static layout::Poller* vacant(Table table, Heap& heap);
   bool ready_to_wake() noexcept;
 
   os::Waker waker_;

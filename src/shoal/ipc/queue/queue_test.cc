@@ -256,6 +256,15 @@ layout::QueueWords& words_of(const Queue& queue) {
 /// A queue of another process, as far as this handle knows it: it has read nothing yet.
 Queue again(const Queue& queue) { return Queue(Block::acquire(queue.block().offset())); }
 
+TEST_F(QueueTest, AHandleThatIsGoneLeavesItsPlaceAmongThePollers) {
+  Queue queue = Queue::create();
+  const int fd = queue.fileno();
+  for (std::size_t i = 0; i < 2 * layout::kMaxPollers; ++i) again(queue).fileno();
+  EXPECT_EQ(queue.fileno(), fd);
+  ASSERT_EQ(put(queue, "a"), QueueOutcome::kDone);
+  EXPECT_TRUE(os::poll_one(fd, POLLIN, kNow));
+}
+
 TEST_F(QueueTest, ARingThatIsNotItsOwnIsRefused) {
   const Queue queue = Queue::create();
   Queue other = Queue::create();

@@ -28,6 +28,7 @@ constexpr unsigned kNoExecSeal = MFD_NOEXEC_SEAL;
 #endif
 
 Fd create_file(const std::string& name, std::size_t bytes) {
+  open_standard_streams();
   const std::string shortened = name.substr(0, kMaxNameBytes);
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   // Kernels before 6.3 do not know the flag; some newer ones refuse files that could be executed.

@@ -31,6 +31,14 @@ std::string message_of(const std::function<void()>& action) {
   return "nothing was thrown";
 }
 
+TEST(Memfd, IsNoStandardStream) {
+  testing::Child child([] {
+    for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(stream);
+    return Memfd::create("arena", 4096).fd() > STDERR_FILENO ? 0 : 1;
+  });
+  EXPECT_EQ(child.join(), ProcessEnd{});
+}
+
 TEST(Memfd, NobodyCanChangeItsSize) {
   const Memfd memfd = Memfd::create("arena", 8192);
   EXPECT_EQ(::ftruncate(memfd.fd(), 4096), -1);

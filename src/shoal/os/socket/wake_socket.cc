@@ -50,6 +50,12 @@ WakeSocket WakeSocket::create() {
   return socket;
 }
 
+bool WakeSocket::exists(const WakeName& name) {
+  const Fd probe = datagram_socket();
+  const PacketAddress address = address_of(name);
+  return ::connect(probe.get(), address.pointer(), address.bytes) == 0 || errno != ECONNREFUSED;
+}
+
 bool WakeSocket::clear() noexcept {
   char byte;
   bool readable = false;

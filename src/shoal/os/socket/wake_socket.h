@@ -26,6 +26,9 @@ class WakeSocket {
   /// Throws SystemError.
   static WakeSocket create();
 
+  /// Whether a socket of this name is open anywhere; does not wake it. Throws SystemError.
+  static bool exists(const WakeName& name);
+
   /// Makes fd() unreadable; returns whether it was readable. Never blocks.
   bool clear() noexcept;
 

@@ -42,7 +42,10 @@ TEST(WakeSocket, AWakerIsToldThatItIsGone) {
   {
     const WakeSocket socket = WakeSocket::create();
     name = socket.name();
+    EXPECT_TRUE(WakeSocket::exists(name));
+    EXPECT_FALSE(readable(socket));
   }
+  EXPECT_FALSE(WakeSocket::exists(name));
   EXPECT_FALSE(Waker::create().wake(name));
 }
 

@@ -18,7 +18,7 @@ struct SpawnedProgram {
 
 /// Runs argv[0] (looked up in PATH) with nothing open but 0 (/dev/null), 1, 2 and 3, which are
 /// `output`, `errors` and `control`; default signal handlers; SIGINT blocked until the program
-/// ignores it. Throws SystemError naming the program.
+/// ignores or handles it. Throws SystemError naming the program.
 ///
 /// Threads: the program may ask to die with the calling *thread* (PR_SET_PDEATHSIG), so call it in
 /// an EventLoop.

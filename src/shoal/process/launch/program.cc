@@ -30,6 +30,18 @@ void expect_fds(const os::Message& message, std::size_t count) {
   }
 }
 
+/// SIGINT is blocked since the program began, so none was lost.
+void settle_interrupts(const wire::Setup& setup) {
+  sigset_t blocked;
+  ::sigemptyset(&blocked);
+  if (setup.plain && !setup.zygote) {
+    ::sigaddset(&blocked, SIGINT);
+  } else {
+    std::signal(SIGINT, SIG_IGN);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+}
+
 }  // namespace
 
 std::string unfitness(const wire::Setup& setup) {
@@ -52,11 +64,6 @@ Program::Program(os::SeqPacket control, wire::Setup setup, std::vector<os::Fd> f
 
 Program Program::attach() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::signal(SIGINT, SIG_IGN);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
-
   if (::fcntl(wire::kControlFd, F_GETFD) < 0) {
     throw Error(
         "descriptor 3 is not open: this program is started by a Shoal launcher, not by hand");
@@ -71,6 +78,7 @@ Program Program::attach() {
     throw Error("the first control message is not the setup");
   }
   wire::Setup setup = wire::decode_setup(reader);
+  settle_interrupts(setup);
   die_with_parent(setup.parent_pid);
   expect_fds(message, setup.zygote ? 2 : 0);
   return {std::move(control), std::move(setup), std::move(message.fds)};

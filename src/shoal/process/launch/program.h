@@ -24,9 +24,9 @@ namespace shoal::process {
 /// closes. Of this process: the kernel kills its workers.
 class Program {
  public:
-  /// Takes over descriptor 3, ignores SIGINT, ties this process to its parent and reads the setup.
-  /// Throws Error when descriptor 3 is no control socket: the program was not started by a
-  /// launcher.
+  /// Takes over descriptor 3, ties this process to its parent, reads the setup and ignores SIGINT,
+  /// which stays blocked in a plain worker until that has its handler. Throws Error when descriptor
+  /// 3 is no control socket: the program was not started by a launcher.
   static Program attach();
 
   const wire::Setup& setup() const noexcept { return setup_; }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -36,11 +37,20 @@ fs::path own_folder() {
   return fs::canonical(info.dli_fname, ignored).parent_path();
 }
 
+/// A plain worker has the default handler.
+void let_interrupts_come() {
+  sigset_t interrupts;
+  ::sigemptyset(&interrupts);
+  ::sigaddset(&interrupts, SIGINT);
+  ::pthread_sigmask(SIG_UNBLOCK, &interrupts, nullptr);
+}
+
 }  // namespace
 
 int worker_main(const EntryTable& entries) {
   try {
     Program program = Program::attach();
+    let_interrupts_come();
     ForkHooks hooks;
     hooks.entries = entries;
     try {

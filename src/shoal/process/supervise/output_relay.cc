@@ -150,7 +150,8 @@ ProgramOutput ProgramOutput::create(bool own) {
 int ProgramOutput::fd(int stream) const noexcept {
   const OutputPipe& pipe = stream == STDERR_FILENO ? errors : output;
   if (pipe.write_end) return pipe.write_end.get();
-  return ::fcntl(stream, F_GETFD) >= 0 ? stream : nothing.get();
+  // Closed, or a file of this process's own that has the number.
+  return ::fcntl(stream, F_GETFD) == 0 ? stream : nothing.get();
 }
 
 }  // namespace shoal::process

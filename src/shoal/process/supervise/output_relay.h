@@ -115,7 +115,7 @@ struct OutputPipe {
 struct ProgramOutput {
   OutputPipe output;
   OutputPipe errors;
-  os::Fd nothing;  // in place of stdout or stderr, where this process has closed it
+  os::Fd nothing;  // in place of stdout or stderr, where this process has none to give away
   /// Throws SystemError.
   static ProgramOutput create(bool own);
   /// Of STDOUT_FILENO or STDERR_FILENO; borrowed.
