@@ -348,6 +348,15 @@ def test_the_tests_that_need_a_second_user_are_run_as_root() -> None:
     assert len(need_root) >= 4 and [name for name in need_root if chosen not in name] == []
 
 
+def test_the_newest_compiler_and_python_are_tried_in_a_container() -> None:
+    text = (ROOT / ".github/workflows/ci.yml").read_text()
+    assert re.search(r"container: debian:testing\n(?: +.*\n)*? +- run: \.ci/newest\n", text)
+    named = re.search(r"tests=\$\((.*)\)$", (ROOT / ".ci/newest").read_text(), re.M)
+    assert named is not None
+    found = subprocess.run(["sh", "-c", named[1]], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert len(found) >= 5 and all((ROOT / file).is_file() for file in found)
+
+
 @pytest.mark.parametrize(("user", "status"), [("1000", 0), ("0", 1)])
 def test_the_image_is_tried_as_its_own_user_with_little_shared_memory(tmp_path: Path, user: str, status: int) -> None:
     assert ".ci/container" in commands("ci.yml")

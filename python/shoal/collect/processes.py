@@ -304,7 +304,7 @@ class Processes:
         for process in running:
             process.join()
         self._workers = [None] * len(self._setups)
-        for kept in (self._due, self._forgotten, self._arrived):
+        for kept in (self._due, self._forgotten, self._unread, self._arrived):
             kept.clear()
         if running:
             _core.ipc.sweep()
