@@ -103,9 +103,10 @@ class Collector:
         single_observation_space, single_action_space: of one environment.
 
     Threads: one at a time; close() and update_weights() may come while another is in a call, and so may stats() in the multi
-        modes. update_weights() of a C++ network may with "sync" not. What comes within a call, from a signal's handler, the policy
-        or an environment, is as what comes from another thread: close() ends the call that is under way, and others raise
-        RuntimeError.
+    modes. update_weights() of a C++ network may with "sync" not. What comes within a call, from a signal's handler, the policy
+    or an environment, is as what comes from another thread: close() ends the call that is under way, and others raise
+    RuntimeError.
+
     Fork: in a forked child its calls raise RuntimeError, and close() does nothing.
     """
 
