@@ -521,7 +521,10 @@ PROOF: dict[str, dict[str, str]] = {
         "ahead": f"{OWN}::test_a_zygote_may_begin_before_its_preload_is_known",
         "plain": Because("for shoal.multiprocessing alone, each of whose tests of processes needs it"),
     },
-    "process.Launcher.start": {"calls": "test_process_workers::test_a_worker_knows_itself_and_its_arguments"},
+    "process.Launcher.start": {
+        "calls": "test_process_workers::test_a_worker_knows_itself_and_its_arguments",
+        "name numbers": "test_process_workers::test_workers_are_called_as_their_starter_says",
+    },
     "process.WorkerContext.send": {
         "message timeout": f"{OWN}::test_a_worker_waits_for_its_parent_as_long_as_is_said",
     },

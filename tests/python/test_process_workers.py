@@ -70,6 +70,15 @@ def test_a_worker_knows_itself_and_its_arguments(launcher: Launcher) -> None:
         assert worker.name == f"worker {i}" and worker.pid != os.getpid()
 
 
+def test_workers_are_called_as_their_starter_says(launcher: Launcher) -> None:
+    def tell(context: WorkerContext) -> None:
+        context.send(repr((context.name, context.index)).encode())
+
+    for worker, number in zip(launcher.start([(tell,)] * 2, "model server", [3, 5]), (3, 5), strict=True):
+        assert worker.recv(LONG) == repr((f"model server {number}", number)).encode()
+        assert worker.name == f"model server {number}"
+
+
 @pytest.mark.parametrize(
     ("end", "exitcode"),
     [
