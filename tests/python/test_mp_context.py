@@ -378,3 +378,27 @@ def test_a_context_starts_processes_of_its_own_method_with_its_options(method: s
     assert queue.get() == (0, "b", "yes", "spawn", True)
     ctx.start_processes(tell, ("c",), start_method="spawn")
     assert queue.get() == (0, "c", "yes", "spawn", True)
+
+
+def _tell_of_the_parents_end(sender: Any) -> None:
+    parent = mp.parent_process()
+    sender.send(parent.is_alive())
+    parent.join(60)
+    sender.send(parent.is_alive())
+
+
+def _start_one_that_tells(sender: Any) -> None:
+    mp.Process(target=_tell_of_the_parents_end, args=(sender,)).start()
+    time.sleep(600)
+
+
+def test_a_process_notices_that_its_parent_was_killed() -> None:
+    """The end of each thread of the parent was taken for a launcher's wish to end its workers."""
+    for _ in range(20):
+        receiver, sender = mp.Pipe(duplex=False)
+        process = mp.Process(target=_start_one_that_tells, args=(sender,))
+        process.start()
+        assert receiver.poll(60) and receiver.recv()
+        process.terminate()
+        process.join()
+        assert receiver.poll(60) and not receiver.recv()

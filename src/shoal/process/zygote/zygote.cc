@@ -71,8 +71,11 @@ Zygote::Zygote(os::SeqPacket control, os::SeqPacket up, CreditCells cells, std::
 Zygote::~Zygote() = default;
 
 int Zygote::serve(const ForkHooks& hooks) {
-  const os::BlockSignals blocked{SIGCHLD, SIGTERM};
-  child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM});
+  // Of its own: the kernel sends it at the end of each of the parent's threads that it made this
+  // process's parent, and SIGTERM is for who wants its end, and that of the workers.
+  const int parent_ended = SIGRTMAX;
+  const os::BlockSignals blocked{SIGCHLD, SIGTERM, parent_ended};
+  child_ended_ = std::make_unique<os::SignalFd>(os::SignalFd{SIGCHLD, SIGTERM, parent_ended});
   if (!kind_.plain) {
     adopt_orphans();
     // A signal to the program's group is the program's affair: it may still want its workers.
@@ -84,7 +87,7 @@ int Zygote::serve(const ForkHooks& hooks) {
   if (!is_sub_zygote_) {
     // Not SIGKILL from here on: what the workers have started is to end with this process. Where
     // the parent is gone already, the control socket shows it.
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::prctl(PR_SET_PDEATHSIG, parent_ended);
     if (::getppid() != launcher_) return kExitDone;
   }
   watch(control_.fd(), kControlKey);
@@ -104,9 +107,8 @@ int Zygote::serve(const ForkHooks& hooks) {
         return kExitDone;
       } else if (key == kChildEndedKey) {
         while (const auto signal = child_ended_->read()) {
-          if (*signal != SIGTERM) continue;
-          const bool parent_died = !is_sub_zygote_ && ::getppid() != launcher_;
-          if (!kind_.plain || !parent_died) end_everybody();
+          if (*signal == SIGCHLD || (*signal == parent_ended && ::getppid() == launcher_)) continue;
+          if (!kind_.plain || *signal == SIGTERM) end_everybody();
           return kExitDone;
         }
         report_ended_children();
