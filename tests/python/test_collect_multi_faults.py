@@ -233,19 +233,26 @@ class Interrupted(Exception):
     """As KeyboardInterrupt, but none that pytest takes for its own."""
 
 
-@contextlib.contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
-    def interrupt(*_: Any) -> None:
-        raise Interrupted
+def interrupt(*_: Any) -> None:
+    raise Interrupted
 
+
+@contextlib.contextmanager
+def alarms_that_interrupt() -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        with pytest.raises(Interrupted):
-            yield
+        yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    with alarms_that_interrupt():
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        with pytest.raises(Interrupted):
+            yield
 
 
 @pytest.mark.parametrize("mode", MULTI)
@@ -302,11 +309,11 @@ def test_an_order_that_was_interrupted_once_it_was_sent_is_not_given_twice(monke
 @pytest.mark.parametrize("mode", MULTI)
 def test_signals_at_any_moment_lose_no_order_and_no_report(mode: str) -> None:
     """A report that was taken out of the queue was lost, and an order that was never sent was waited for without end."""
-    before = signal.signal(signal.SIGALRM, interrupt)
     moments = random.Random(1)
     handed = 0
-    try:
-        with shoal.Collector(
+    with (
+        alarms_that_interrupt(),
+        shoal.Collector(
             "CartPole-v1",
             zeros,
             num_envs=4,
@@ -315,23 +322,21 @@ def test_signals_at_any_moment_lose_no_order_and_no_report(mode: str) -> None:
             mode=mode,
             num_collectors=2,
             seed=1,
-        ) as collector:
-            next(collector)
-            for _ in range(300):
-                with contextlib.suppress(Interrupted):
-                    signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-4, 4e-3))
-                    handed += next(collector)["reward"].size
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                if collector.frames > 2400:
-                    break
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            for batch in collector:
-                assert batch["valid"].all()
-                handed += batch["reward"].size
-            assert collector.frames == 3200 and 0 < handed < 3200
-    finally:
+        ) as collector,
+    ):
+        next(collector)
+        for _ in range(300):
+            with contextlib.suppress(Interrupted):
+                signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-4, 4e-3))
+                handed += next(collector)["reward"].size
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            if collector.frames > 2400:
+                break
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for batch in collector:
+            assert batch["valid"].all()
+            handed += batch["reward"].size
+        assert collector.frames == 3200 and 0 < handed < 3200
 
 
 @pytest.mark.parametrize("mode", MULTI)
@@ -379,10 +384,6 @@ def test_a_state_that_was_interrupted_may_be_asked_for_again() -> None:
             collector.state_dict()
         assert collector.state_dict()["source"]["collectors"]
         assert next(collector)["valid"].all()
-
-
-def interrupt(*_: Any) -> None:
-    raise Interrupted
 
 
 @pytest.mark.parametrize("call", ["pause", "state_dict", "load_state_dict"])
