@@ -10,10 +10,12 @@
 #include "shoal/env/register_env.h"
 #include "shoal/env/testing/batch_arrays.h"
 #include "shoal/os/error.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::env {
 namespace {
 
+using os::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -50,15 +52,6 @@ struct Payer {
 };
 SHOAL_REGISTER_ENV("test/Payer-v0", Payer, .max_episode_steps = 2);
 
-std::string message_of(auto call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Registry, HoldsTheBuiltInEnvironmentsWithGymnasiumsLimits) {
   const std::vector<std::tuple<std::string, int, std::optional<double>>> expected = {
       {"shoal/CartPole-v1", 500, 475.0},     {"shoal/CartPoleNoVel-v1", 500, 475.0},
@@ -86,7 +79,8 @@ TEST(Registry, MacroTakesPlainStructs) {
   batch->step_range(0, 2);
   EXPECT_EQ(arrays.reward, (std::vector<double>{0, 2}));
   EXPECT_EQ(arrays.truncated, (std::vector<std::uint8_t>{1, 1}));
-  EXPECT_THAT(message_of([] { make_batch("test/Payer-v0", 1, R"({"x": 1})"); }), HasSubstr("x"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("test/Payer-v0", 1, R"({"x": 1})"); }),
+              HasSubstr("x"));
 }
 
 TEST(Registry, FactoriesThatReturnWhatWasNotAskedForAreRefused) {
@@ -95,12 +89,13 @@ TEST(Registry, FactoriesThatReturnWhatWasNotAskedForAreRefused) {
   register_env({.id = "test/Few-v0"}, [](int count, int limit, const nlohmann::json&) {
     return std::make_unique<BatchOf<Payer>>(count - 1, limit, Payer{});
   });
-  EXPECT_THAT(message_of([] { make_batch("test/Null-v0", 2); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("test/Null-v0", 2); }),
               HasSubstr("test/Null-v0: its factory returned nullptr"));
-  EXPECT_THAT(message_of([] { make_batch("test/Few-v0", 3); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("test/Few-v0", 3); }),
               HasSubstr("test/Few-v0: its factory returned 2 environments, 3 were asked for"));
-  EXPECT_THAT(message_of([] { register_env({.id = "test/NoFactory-v0"}, nullptr); }),
-              HasSubstr("no factory"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([] { register_env({.id = "test/NoFactory-v0"}, nullptr); }),
+      HasSubstr("no factory"));
 }
 
 TEST(Registry, ListsIdsInOrder) {
@@ -110,24 +105,25 @@ TEST(Registry, ListsIdsInOrder) {
 }
 
 TEST(Registry, UnknownIdNamesTheNearest) {
-  EXPECT_THAT(message_of([] { find_env("shoal/CartPol-v1"); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_env("shoal/CartPol-v1"); }),
               AllOf(HasSubstr("\"shoal/CartPol-v1\""), HasSubstr("did you mean shoal/CartPole-v1"),
                     Not(HasSubstr("Acrobot"))));
-  EXPECT_THAT(message_of([] { find_env("cartpole-v1"); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_env("cartpole-v1"); }),
               HasSubstr("did you mean shoal/CartPole-v1"));
-  EXPECT_THAT(message_of([] { find_env("shoal/MountainCar-v1"); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_env("shoal/MountainCar-v1"); }),
               HasSubstr("did you mean shoal/MountainCar-v0"));
 }
 
 TEST(Registry, IdLikeNoOtherListsAll) {
   EXPECT_THAT(
-      message_of([] { make_batch("Humanoid-v5", 1); }),
+      message_of<InvalidArgument>([] { make_batch("Humanoid-v5", 1); }),
       AllOf(HasSubstr("there are"), HasSubstr("shoal/Acrobot-v1"), HasSubstr("shoal/Pendulum-v1")));
 }
 
 TEST(Registry, TakenOrMalformedIdIsRefused) {
-  EXPECT_THAT(message_of([] { register_env<Counter>({.id = "shoal/CartPole-v1"}); }),
-              HasSubstr("already"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([] { register_env<Counter>({.id = "shoal/CartPole-v1"}); }),
+      HasSubstr("already"));
   for (const char* const id : {"", "a b", "a/b/c", "/x", "x/"}) {
     EXPECT_THROW(register_env<Counter>({.id = id}), InvalidArgument) << id;
   }
@@ -136,25 +132,30 @@ TEST(Registry, TakenOrMalformedIdIsRefused) {
 }
 
 TEST(Registry, UnknownArgumentListsTheKnownOnes) {
-  EXPECT_THAT(message_of([] { make_batch("shoal/Pendulum-v1", 1, R"({"gravity": 9.81})"); }),
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [] { make_batch("shoal/Pendulum-v1", 1, R"({"gravity": 9.81})"); }),
               AllOf(HasSubstr("shoal/Pendulum-v1"), HasSubstr("unknown argument gravity"),
                     HasSubstr("known: g")));
-  EXPECT_THAT(message_of([] { make_batch("test/Counter-v0", 1, R"({"x": 1})"); }), HasSubstr("x"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("test/Counter-v0", 1, R"({"x": 1})"); }),
+              HasSubstr("x"));
 }
 
 TEST(Registry, ArgumentOfTheWrongTypeIsRefused) {
-  EXPECT_THAT(message_of([] { make_batch("shoal/Pendulum-v1", 1, R"({"g": "low"})"); }),
-              HasSubstr("\"low\""));
   EXPECT_THAT(
-      message_of([] { make_batch("shoal/CartPole-v1", 1, R"({"sutton_barto_reward": 1})"); }),
-      HasSubstr("true or false"));
-  EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 1, "[1]"); }),
+      message_of<InvalidArgument>([] { make_batch("shoal/Pendulum-v1", 1, R"({"g": "low"})"); }),
+      HasSubstr("\"low\""));
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [] { make_batch("shoal/CartPole-v1", 1, R"({"sutton_barto_reward": 1})"); }),
+              HasSubstr("true or false"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("shoal/CartPole-v1", 1, "[1]"); }),
               HasSubstr("JSON object"));
-  EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 1, "{"); }), HasSubstr("not JSON"));
-  EXPECT_THAT(
-      message_of([] { make_batch("shoal/CartPole-v1", 1, R"({"max_episode_steps": 1e999})"); }),
-      HasSubstr("not JSON"));
-  EXPECT_THAT(message_of([] { make_batch("shoal/CartPole-v1", 0); }), HasSubstr("at least one"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("shoal/CartPole-v1", 1, "{"); }),
+              HasSubstr("not JSON"));
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [] { make_batch("shoal/CartPole-v1", 1, R"({"max_episode_steps": 1e999})"); }),
+              HasSubstr("not JSON"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_batch("shoal/CartPole-v1", 0); }),
+              HasSubstr("at least one"));
 }
 
 int episode_length(std::string_view id, std::string_view args, int at_most) {
@@ -208,7 +209,7 @@ TEST(BatchOfEnvs, BadActionNamesTheEnvironment) {
   BatchArrays arrays(*batch);
   for (int i = 0; i < 2; ++i) batch->reset(i, {});
   arrays.action(1) = 10;
-  EXPECT_THAT(message_of([&] { batch->step_range(0, 2); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { batch->step_range(0, 2); }),
               AllOf(HasSubstr("action 10"), HasSubstr("environment 1"), HasSubstr("Discrete(10)")));
   EXPECT_EQ(arrays.obs(0, 1)[0], 1);
 }
@@ -244,7 +245,7 @@ std::string stepped(const Space& actions, T value, std::size_t leaf = 0) {
   BatchArrays arrays(*batch);
   for (int i = 0; i < 2; ++i) batch->reset(i, {});
   for (T& element : arrays.rows(*batch).actions[leaf].template as<T>()) element = value;
-  return message_of([&] { batch->step_range(1, 2); });
+  return message_of<InvalidArgument>([&] { batch->step_range(1, 2); });
 }
 
 TEST(BatchOfEnvs, ActionsOfEveryKindAndIntegerTypeAreChecked) {
@@ -281,7 +282,8 @@ TEST(BatchOfEnvs, ActionsOfEveryKindAndIntegerTypeAreChecked) {
 }
 
 std::string refusal_of(const Space& space) {
-  return message_of([&] { batch_of_envs(1, 0, [&] { return std::make_unique<Still>(space); }); });
+  return message_of<InvalidArgument>(
+      [&] { batch_of_envs(1, 0, [&] { return std::make_unique<Still>(space); }); });
 }
 
 TEST(BatchOfEnvs, NumbersThatTheElementTypeDoesNotHoldAreRefused) {
@@ -325,7 +327,8 @@ TEST(BatchOfEnvs, EnvironmentsOfDifferentSpacesAreRefused) {
     if (made++ == 0) return std::make_unique<Other>();
     return std::make_unique<Wide>();
   };
-  EXPECT_THAT(message_of([&] { batch_of_envs(2, 0, one); }), HasSubstr("environment 1"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { batch_of_envs(2, 0, one); }),
+              HasSubstr("environment 1"));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "shoal/group/host_port.h"
 #include "shoal/os/error.h"
+#include "shoal/os/fnv1a.h"
 #include "shoal/os/process/process_id.h"
 
 namespace shoal::group {
@@ -78,8 +79,7 @@ std::vector<int> ports_from(int first) {
 
 /// Ports that follow from a name, since nobody has agreed on others.
 std::vector<int> ports_of(std::string_view attempt) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : attempt) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  const std::uint64_t hash = os::fnv1a(std::as_bytes(std::span(attempt)));
   return ports_from(kFirstPort + static_cast<int>(hash % (kPortRange / kPorts)) * kPorts);
 }
 

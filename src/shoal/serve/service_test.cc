@@ -13,6 +13,7 @@
 
 #include "shoal/os/socket/packet.h"
 #include "shoal/os/testing/child.h"
+#include "shoal/os/testing/message_of.h"
 #include "shoal/serve/address.h"
 #include "shoal/serve/errors.h"
 #include "shoal/serve/failure_text.h"
@@ -21,6 +22,7 @@
 namespace shoal::serve {
 namespace {
 
+using os::testing::message_of;
 using os::testing::test_deadline;
 using testing::Asker;
 using testing::echo_options;
@@ -28,15 +30,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::rows_of;
 using testing::serve_echoes;
-
-std::string what_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// A frontend, and where asked for a server in a thread.
 class Service : public ::testing::Test {
@@ -134,7 +127,7 @@ TEST_F(Service, SeveralRequestsMayBeInFlight) {
 TEST_F(Service, AnUnknownModelIsNamedWithThoseThereAre) {
   start(echo_options(""));
   Asker asker(frontend.address());
-  EXPECT_THAT(what_of([&] { static_cast<void>(asker.client().model("other")); }),
+  EXPECT_THAT(message_of([&] { static_cast<void>(asker.client().model("other")); }),
               HasSubstr("no model 'other'; it has echo"));
 }
 
@@ -144,7 +137,7 @@ TEST_F(Service, TooManyKindsOfRowsAreRefused) {
   start(options);
   EXPECT_EQ(Asker(frontend.address(), 1).ask(1), 1);
   EXPECT_EQ(Asker(frontend.address(), 2).ask(1), 1);
-  EXPECT_THAT(what_of([&] { Asker(frontend.address(), 3).ask(1); }),
+  EXPECT_THAT(message_of([&] { Asker(frontend.address(), 3).ask(1); }),
               HasSubstr("rows of 2 different shapes and dtypes already"));
 }
 
@@ -164,10 +157,10 @@ TEST_F(Service, TooManyPinnedVersionsAreNamed) {
   pin(1);
   pin(2);
   pin(1);
-  EXPECT_THAT(what_of([&] { pin(7); }),
+  EXPECT_THAT(message_of([&] { pin(7); }),
               HasSubstr("3 kinds of rows already, 2 of them of pinned versions, and this one, "
                         "int64[1] of version 7, is new"));
-  EXPECT_THAT(what_of([&] { Asker(frontend.address(), 2).ask(1); }),
+  EXPECT_THAT(message_of([&] { Asker(frontend.address(), 2).ask(1); }),
               HasSubstr("int64[2] of the latest version, is new"));
 }
 
@@ -188,10 +181,10 @@ TEST_F(Service, RowsOfMoreArraysOrDimensionsThanThereMayBeNameTheLimit) {
   const std::vector<const std::byte*> leaves(257, reinterpret_cast<const std::byte*>(&number));
   RequestKind kind = rows_of(1);
   kind.inputs.resize(257, kind.inputs[0]);
-  EXPECT_THAT(what_of([&] { asker.client().open(kind, leaves); }),
+  EXPECT_THAT(message_of([&] { asker.client().open(kind, leaves); }),
               HasSubstr("a row of a call has 257 arrays, and a model service takes 256 at most"));
   kind.inputs = {{shm::DType::kI64, std::vector<std::int64_t>(33, 1)}};
-  EXPECT_THAT(what_of([&] { asker.client().open(kind, leaves); }),
+  EXPECT_THAT(message_of([&] { asker.client().open(kind, leaves); }),
               HasSubstr("an array of 33 dimensions, and a model service takes 32 at most"));
   EXPECT_EQ(asker.ask(3), 3);
 }
@@ -213,7 +206,7 @@ TEST_F(Service, WithoutDescriptorsForThemFurtherClientsAreToldSo) {
       ASSERT_EQ(clients.back()->ask(1), 1);
     }
   };
-  for (int i = 0; i < 3; ++i) EXPECT_THAT(what_of(come), HasSubstr("ulimit -n, is 64"));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(message_of(come), HasSubstr("ulimit -n, is 64"));
   ASSERT_GT(clients.size(), 2u);
   for (const auto& client : clients) EXPECT_EQ(client->ask(2), 2);
   clients.erase(clients.begin(), clients.begin() + 2);
@@ -298,7 +291,7 @@ TEST_F(Service, CloseTellsClientsThatWait) {
   two.queue();  // which never waits: one's row stays
   Request request = one.submit(1);
   frontend.close("closed by the test");
-  EXPECT_THAT(what_of([&] { static_cast<void>(one.client().wait(request)); }),
+  EXPECT_THAT(message_of([&] { static_cast<void>(one.client().wait(request)); }),
               HasSubstr("closed by the test"));
   EXPECT_THROW(Asker(frontend.address()).ask(1), ServiceDied);
 }
@@ -526,7 +519,7 @@ TEST_F(ByHand, OneRowMayFail) {
   server.reply(batch, 1, 5);
   server.finish(batch);
   EXPECT_EQ(two->result(second), 2);
-  EXPECT_EQ(what_of([&] { one->result(first); }), "ValueError: row");
+  EXPECT_EQ(message_of([&] { one->result(first); }), "ValueError: row");
   EXPECT_EQ(server.statistics(0).failed_rows.load(), 1u);
 }
 
@@ -535,7 +528,7 @@ TEST_F(ByHand, ARowWithoutAReplyFails) {
   Request request = one->submit(1);
   Batch batch = next_batch();
   server.finish(batch);
-  EXPECT_THAT(what_of([&] { one->result(request); }), HasSubstr("gave no reply"));
+  EXPECT_THAT(message_of([&] { one->result(request); }), HasSubstr("gave no reply"));
 }
 
 TEST_F(ByHand, ACancelledRowIsNotComputed) {

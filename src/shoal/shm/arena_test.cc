@@ -9,16 +9,17 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
 
 #include "shoal/os/socket/socket.h"
 #include "shoal/os/testing/child.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::shm {
 namespace {
 
 using os::Fd;
 using os::ProcessEnd;
+using os::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -33,15 +34,6 @@ ArenaHeader header_of(const Arena& arena) {
   ArenaHeader header;
   EXPECT_EQ(::pread(arena.fd(), &header, sizeof header, 0), static_cast<ssize_t>(sizeof header));
   return header;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Arena, IsZeroedAlignedAndAsLargeAsAskedFor) {
@@ -103,7 +95,7 @@ TEST(Arena, StaysMappedWithoutItsDescriptor) {
 }
 
 TEST(Arena, ShortMemoryIsAnErrorThatNamesIt) {
-  EXPECT_THAT(error_of([] { Arena::create("images of 64 environments", std::size_t{1} << 50); }),
+  EXPECT_THAT(message_of([] { Arena::create("images of 64 environments", std::size_t{1} << 50); }),
               AllOf(HasSubstr("images of 64 environments"), HasSubstr("bytes")));
 }
 
@@ -130,7 +122,7 @@ TEST(Arena, ANameWithoutItsEndIsReadNoFurtherThanItsField) {
   const std::size_t bytes = kArenaHeaderBytes + 4096;
   EXPECT_EQ(Arena::attach(file_with(header, bytes)).name(), std::string(39, 'n'));
   header.version = kArenaVersion + 1;
-  EXPECT_THAT(error_of([&] { Arena::attach(file_with(header, bytes)); }),
+  EXPECT_THAT(message_of([&] { Arena::attach(file_with(header, bytes)); }),
               HasSubstr(fmt::format("\"{}\"", std::string(39, 'n'))));
 }
 
@@ -141,28 +133,28 @@ TEST(Arena, AttachRefusesWhatIsNoArena) {
 
   ArenaHeader wrong = header;
   wrong.magic[0] = 'X';
-  EXPECT_THAT(error_of([&] { Arena::attach(file_with(wrong, bytes)); }), HasSubstr("SHOALARN"));
+  EXPECT_THAT(message_of([&] { Arena::attach(file_with(wrong, bytes)); }), HasSubstr("SHOALARN"));
 
   wrong = header;
   wrong.version = kArenaVersion + 1;
-  EXPECT_THAT(error_of([&] { Arena::attach(file_with(wrong, bytes)); }),
+  EXPECT_THAT(message_of([&] { Arena::attach(file_with(wrong, bytes)); }),
               AllOf(HasSubstr("\"rows\""), HasSubstr("of version 2")));
 
   wrong = header;
   wrong.data_bytes = 1 << 20;
-  EXPECT_THAT(error_of([&] { Arena::attach(file_with(wrong, bytes)); }), HasSubstr("1048576"));
+  EXPECT_THAT(message_of([&] { Arena::attach(file_with(wrong, bytes)); }), HasSubstr("1048576"));
 
   wrong = header;
   wrong.header_bytes = 64;
   EXPECT_THROW(Arena::attach(file_with(wrong, bytes)), Error);
 
-  EXPECT_THAT(error_of([&] { Arena::attach(file_with(header, 100)); }), HasSubstr("100 bytes"));
+  EXPECT_THAT(message_of([&] { Arena::attach(file_with(header, 100)); }), HasSubstr("100 bytes"));
 }
 
 TEST(Arena, AttachRefusesAFileThatCouldShrink) {
   Fd unsealed(::memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
-  EXPECT_THAT(error_of([&] { Arena::attach(std::move(unsealed)); }), HasSubstr("not sealed"));
+  EXPECT_THAT(message_of([&] { Arena::attach(std::move(unsealed)); }), HasSubstr("not sealed"));
 }
 
 TEST(ArenaDeathTest, AnOffsetOutsideIsABug) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "shoal/os/testing/message_of.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
 #include "shoal/vector/vector_env.h"
@@ -18,6 +19,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Ids = std::vector<std::int64_t>;
+using os::testing::message_of;
 
 /// What one environment gave, without its place in a batch.
 struct Outcome {
@@ -117,17 +119,6 @@ class AsyncConformance : public ::testing::TestWithParam<Kind> {
   }
 };
 
-template <class Failure>
-std::string expect(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Failure& failure) {
-    return failure.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
 TEST_P(AsyncConformance, ABatchIsEnvironmentsThatWereInFlight) {
   auto envs = batches(6, 2, 2);
   EXPECT_EQ(envs->batch_size(), 2);
@@ -188,14 +179,15 @@ TEST_P(AsyncConformance, SynchronousAndAsynchronousCallsMayAlternateWhileNothing
   auto envs = batches(4, 2, 4);
   envs->reset(std::uint64_t{1});
   send(*envs, {3, 1, 0, 2}, 1);
-  EXPECT_THAT(expect<AlreadyInFlight>([&] { envs->step_async(); }), HasSubstr("discard"));
-  EXPECT_THAT(expect<AlreadyInFlight>([&] { envs->reset(std::uint64_t{1}); }), HasSubstr("recv()"));
+  EXPECT_THAT(message_of<AlreadyInFlight>([&] { envs->step_async(); }), HasSubstr("discard"));
+  EXPECT_THAT(message_of<AlreadyInFlight>([&] { envs->reset(std::uint64_t{1}); }),
+              HasSubstr("recv()"));
   envs->recv(30s);
   set_actions(*envs, {1, 1, 1, 1});
   EXPECT_EQ(envs->step().reward.size(), 4U);
   set_actions(*envs, {1, 1, 1, 1});
   envs->step_async();
-  EXPECT_THAT(expect<InvalidState>([&] { envs->send(Ids{0}); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->send(Ids{0}); }),
               HasSubstr("step is still under way"));
   envs->wait();
 }
@@ -204,7 +196,7 @@ TEST_P(AsyncConformance, AllThatWasSentComesBackAlsoInParts) {
   auto envs = batches(5, 2, 2);
   envs->reset(std::uint64_t{1});
   send(*envs, {4}, 1);
-  EXPECT_THAT(expect<NothingInFlight>([&] { envs->recv(); }),
+  EXPECT_THAT(message_of<NothingInFlight>([&] { envs->recv(); }),
               HasSubstr("a batch is 2 environments, 1 is in flight; send() at least 1 more"));
   send(*envs, {0, 2}, 1);
   EXPECT_EQ(envs->in_flight(), 3);
@@ -214,20 +206,20 @@ TEST_P(AsyncConformance, AllThatWasSentComesBackAlsoInParts) {
 
 TEST_P(AsyncConformance, WrongIdsAreRefusedAndNothingIsSent) {
   auto envs = batches(4, 2, 2);
-  EXPECT_THAT(expect<NotReset>([&] { envs->send(Ids{0, 3}); }),
+  EXPECT_THAT(message_of<NotReset>([&] { envs->send(Ids{0, 3}); }),
               HasSubstr("environments 0 and 3 have not been reset"));
   envs->reset(std::uint64_t{1});
-  EXPECT_THAT(expect<InvalidArgument>([&] { envs->send(Ids{1, 4, -1}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { envs->send(Ids{1, 4, -1}); }),
               HasSubstr("there is no environments 4 and -1; their ids are 0 to 3"));
-  EXPECT_THAT(expect<InvalidArgument>([&] { envs->send(Ids{1, 2, 1}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { envs->send(Ids{1, 2, 1}); }),
               HasSubstr("environment 1 came twice"));
   EXPECT_EQ(envs->in_flight(), 0);
   send(*envs, {1, 2}, 1);
-  EXPECT_THAT(expect<AlreadyInFlight>([&] { envs->send(Ids{0, 2, 3}); }),
+  EXPECT_THAT(message_of<AlreadyInFlight>([&] { envs->send(Ids{0, 2, 3}); }),
               HasSubstr("environment 2 is in flight already"));
   EXPECT_EQ(envs->in_flight(), 2);
   std::vector<std::uint8_t> mask{0, 1, 0, 1};
-  EXPECT_THAT(expect<AlreadyInFlight>([&] { envs->send_reset({}, mask); }),
+  EXPECT_THAT(message_of<AlreadyInFlight>([&] { envs->send_reset({}, mask); }),
               HasSubstr("environment 1 is in flight"));
   envs->recv(30s);
 }
@@ -236,7 +228,7 @@ TEST_P(AsyncConformance, MaxInFlightBoundsWhatIsOut) {
   auto envs = toys(6, 2, {.batch_size = 2, .max_in_flight = 3});
   envs->reset(std::uint64_t{1});
   send(*envs, {0, 1}, 1);
-  EXPECT_THAT(expect<AlreadyInFlight>([&] { send(*envs, {2, 3}, 1); }),
+  EXPECT_THAT(message_of<AlreadyInFlight>([&] { send(*envs, {2, 3}, 1); }),
               HasSubstr("4 environments would be in flight, max_in_flight is 3"));
   send(*envs, {2}, 1);
   envs->recv(30s);
@@ -244,14 +236,15 @@ TEST_P(AsyncConformance, MaxInFlightBoundsWhatIsOut) {
 }
 
 TEST_P(AsyncConformance, OptionsThatDoNotFitAreRefused) {
-  EXPECT_THAT(expect<InvalidArgument>([&] { batches(4, 2, 5); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { batches(4, 2, 5); }),
               HasSubstr("batch_size is 5; it must be between 1 and num_envs=4"));
-  EXPECT_THAT(expect<InvalidArgument>([&] { toys(4, 2, {.cohorts = 3}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { toys(4, 2, {.cohorts = 3}); }),
               HasSubstr("cohorts is 3; it must divide num_envs=4"));
-  EXPECT_THAT(expect<InvalidArgument>([&] { toys(4, 2, {.batch_size = 4, .cohorts = 2}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { toys(4, 2, {.batch_size = 4, .cohorts = 2}); }),
               HasSubstr("leave one of them out"));
-  EXPECT_THAT(expect<InvalidArgument>([&] { toys(4, 2, {.batch_size = 2, .max_in_flight = 1}); }),
-              HasSubstr("max_in_flight is 1; it must be between batch_size=2"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { toys(4, 2, {.batch_size = 2, .max_in_flight = 1}); }),
+      HasSubstr("max_in_flight is 1; it must be between batch_size=2"));
 }
 
 TEST_P(AsyncConformance, AMaskedResetGoesBesideSteps) {
@@ -334,9 +327,9 @@ TEST_P(AsyncConformance, AFailureIsRaisedAndClosesTheEnvironments) {
   envs->reset(std::uint64_t{1});
   send(*envs, {3}, ToyAction::kThrow);
   send(*envs, {1}, 1);
-  EXPECT_THAT(expect<std::exception>([&] { envs->recv(30s); }), HasSubstr("toy 3 refuses"));
-  EXPECT_THAT(expect<InvalidState>([&] { envs->recv(); }), HasSubstr("closed"));
-  EXPECT_THAT(expect<InvalidState>([&] { envs->send(Ids{0}); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<std::exception>([&] { envs->recv(30s); }), HasSubstr("toy 3 refuses"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->recv(); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->send(Ids{0}); }), HasSubstr("closed"));
   envs->close();
   envs->close();
 }
@@ -345,8 +338,8 @@ TEST_P(AsyncConformance, NothingGoesAfterClose) {
   auto envs = batches(4, 2, 2);
   envs->send_reset({});
   envs->close();
-  EXPECT_THAT(expect<InvalidState>([&] { envs->recv(); }), HasSubstr("closed"));
-  EXPECT_THAT(expect<InvalidState>([&] { envs->send(Ids{0}); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->recv(); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->send(Ids{0}); }), HasSubstr("closed"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AsyncConformance,
@@ -426,10 +419,11 @@ TEST_P(WholeBatches, ABatchMayBeSentInParts) {
   envs->reset(std::uint64_t{1});
   send(*envs, {3, 0}, 1);
   EXPECT_EQ(envs->in_flight(), 2);
-  EXPECT_THAT(expect<NothingInFlight>([&] { envs->recv(); }),
+  EXPECT_THAT(message_of<NothingInFlight>([&] { envs->recv(); }),
               HasSubstr("all 4 environments, of which environments 1 and 2 are not in flight"));
-  EXPECT_THAT(expect<AlreadyInFlight>([&] { envs->send(Ids{3}); }), HasSubstr("environment 3 is"));
-  EXPECT_THAT(expect<InvalidArgument>([&] { envs->send(Ids{1, 1}); }), HasSubstr("twice"));
+  EXPECT_THAT(message_of<AlreadyInFlight>([&] { envs->send(Ids{3}); }),
+              HasSubstr("environment 3 is"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { envs->send(Ids{1, 1}); }), HasSubstr("twice"));
   send(*envs, {1, 2}, 1);
   EXPECT_THAT(ids_of(envs->recv(30s)), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(envs->in_flight(), 0);

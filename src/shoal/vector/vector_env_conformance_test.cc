@@ -5,6 +5,7 @@
 #include <random>
 #include <tuple>
 
+#include "shoal/os/testing/message_of.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
 #include "shoal/vector/vector_env.h"
@@ -12,6 +13,7 @@
 namespace shoal::vector::testing {
 namespace {
 
+using os::testing::message_of;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -33,15 +35,6 @@ class VectorEnvConformance : public ::testing::TestWithParam<Kind> {
     return batch.obs[1].as<std::int64_t>()[static_cast<std::size_t>(row)];
   }
 };
-
-std::string expect_invalid_state(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const InvalidState& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST_P(VectorEnvConformance, TellsItsShape) {
   auto envs = toys(5, 2);
@@ -162,11 +155,11 @@ TEST_P(VectorEnvConformance, DisabledModeResetsNothing) {
 
 TEST_P(VectorEnvConformance, StepBeforeResetIsRefused) {
   auto envs = toys(3, 2);
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }),
               HasSubstr("environment 0 has not been reset"));
   const std::vector<std::uint8_t> mask{1, 0, 1};
   envs->reset({}, mask);
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }),
               HasSubstr("environment 1 has not been reset"));
   const std::vector<std::uint8_t> rest{0, 1, 0};
   envs->reset({}, rest);
@@ -177,12 +170,12 @@ TEST_P(VectorEnvConformance, ASecondCallIsRefusedWhileOneIsUnderWay) {
   auto envs = toys(2, 2);
   envs->reset(std::uint64_t{0});
   envs->step_async();
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }),
               HasSubstr("a step is still under way"));
-  EXPECT_THAT(expect_invalid_state([&] { envs->reset_async({}); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->reset_async({}); }),
               HasSubstr("a step is still under way"));
   EXPECT_NO_THROW(envs->wait());
-  EXPECT_THAT(expect_invalid_state([&] { envs->wait(); }), HasSubstr("nothing is under way"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->wait(); }), HasSubstr("nothing is under way"));
 }
 
 TEST_P(VectorEnvConformance, WrongLengthsAreRefusedAndChangeNothing) {
@@ -199,10 +192,10 @@ TEST_P(VectorEnvConformance, CloseIsIdempotentAndFinal) {
   envs->reset(std::uint64_t{0});
   envs->close();
   envs->close();
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("closed"));
-  EXPECT_THAT(expect_invalid_state([&] { envs->reset_async({}); }), HasSubstr("closed"));
-  EXPECT_THAT(expect_invalid_state([&] { envs->wait(); }), HasSubstr("closed"));
-  EXPECT_THAT(expect_invalid_state([&] { envs->require_open("recv"); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->reset_async({}); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->wait(); }), HasSubstr("closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->require_open("recv"); }),
               HasSubstr("recv: these environments are closed"));
 }
 
@@ -226,8 +219,8 @@ TEST_P(VectorEnvConformance, AnEnvironmentsFailureIsThrownAndFinal) {
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), HasSubstr("toy 3 refuses"));
   }
-  EXPECT_THAT(expect_invalid_state([&] { envs->step_async(); }), HasSubstr("failed"));
-  EXPECT_THAT(expect_invalid_state([&] { envs->require_open("recv"); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }), HasSubstr("failed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->require_open("recv"); }),
               AllOf(HasSubstr("recv: these environments are closed"), HasSubstr("failed")));
   envs->close();
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "shoal/os/limits/affinity.h"
+#include "shoal/os/testing/message_of.h"
 #include "shoal/process/error_report.h"
 #include "shoal/vector/local/serial_vector_env.h"
 #include "shoal/vector/local/thread_vector_env.h"
@@ -17,6 +18,7 @@
 namespace shoal::vector {
 namespace {
 
+using os::testing::message_of;
 using ::testing::HasSubstr;
 
 class VectorEnvCreate : public ::testing::Test {
@@ -30,15 +32,6 @@ Options options_of(Backend backend, int num_envs, int num_workers) {
   options.num_envs = num_envs;
   options.num_workers = num_workers;
   return options;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST_F(VectorEnvCreate, ChoosesTheBackend) {

@@ -11,6 +11,7 @@
 #include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/trained_policy.h"
+#include "shoal/os/fnv1a.h"
 
 namespace shoal::fuzz {
 namespace {
@@ -35,10 +36,8 @@ void write(const fs::path& path, std::span<const std::byte> bytes) {
 }
 
 std::string checksum(std::span<const std::byte> bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (auto byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
   char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(os::fnv1a(bytes)));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "shoal/os/error.h"
+#include "shoal/os/fnv1a.h"
 #include "shoal/shm/possible_shape.h"
 #include "shoal/sync/ring_column.h"
 
@@ -67,16 +68,15 @@ void check_row(const ReplaySpec& spec, std::span<const shm::TensorView> obs, std
 }
 
 std::uint64_t hash_of_arrays(const ReplaySpec& spec) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, of words
-  const auto add = [&hash](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
-  const auto add_array = [&add](const shm::TensorSpec& array) {
-    add(static_cast<std::uint64_t>(array.dtype));
-    add(array.shape.size());
-    for (const std::int64_t extent : array.shape) add(static_cast<std::uint64_t>(extent));
+  os::Fnv1a hash;
+  const auto add_array = [&hash](const shm::TensorSpec& array) {
+    hash.add(static_cast<std::uint64_t>(array.dtype));
+    hash.add(array.shape.size());
+    for (const std::int64_t extent : array.shape) hash.add(static_cast<std::uint64_t>(extent));
   };
   for (const shm::TensorSpec& leaf : spec.obs) add_array(leaf);
   add_array(spec.action);
-  return hash;
+  return hash.value();
 }
 
 }  // namespace shoal::collect

@@ -13,10 +13,12 @@
 #include <thread>
 
 #include "shoal/os/error.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::collect {
 namespace {
 
+using os::testing::message_of;
 using shm::DType;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -475,24 +477,14 @@ TEST(Replay, WhatDoesNotFitIsRefusedWithTheReason) {
 }
 
 /// What `call` throws, which is an E.
-template <class E>
-std::string said(auto call) {
-  try {
-    call();
-  } catch (const E& refused) {
-    return refused.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Replay, SpecsOfImpossibleArraysAreRefused) {
   ReplaySpec spec = spec_of(1, 8, false);
   spec.obs[0].shape = {-4};
-  EXPECT_THAT(said<InvalidArgument>([&] { Replay::create(spec); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Replay::create(spec); }),
               HasSubstr("observations float32 [-4]"));
   spec = spec_of(1, 8, false);
   spec.action.shape = {-1};
-  EXPECT_THAT(said<InvalidArgument>([&] { Replay::create(spec); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Replay::create(spec); }),
               HasSubstr("actions int32 [-1]"));
 }
 
@@ -502,7 +494,7 @@ TEST(Replay, ArraysOfTheSameBytesButAnotherTypeOrShapeAreNotAttached) {
        {shm::TensorSpec{DType::kI32, {2}}, shm::TensorSpec{DType::kF32, {1, 2}}}) {
     ReplaySpec spec = replay.spec();
     spec.obs[0] = other;
-    EXPECT_THAT(said<InvalidArgument>([&] { Replay::attach(duplicate(replay), spec); }),
+    EXPECT_THAT(message_of<InvalidArgument>([&] { Replay::attach(duplicate(replay), spec); }),
                 HasSubstr("other element types or shapes"));
   }
 }
@@ -514,12 +506,13 @@ TEST(Replay, RowsThatDoNotFitAreRefusedAndAppendNothing) {
   const auto refused = [&](int column, std::int64_t from, auto spoil) {
     auto spoilt = views;
     spoil(spoilt);
-    const std::string text = said<InvalidArgument>([&] { replay.begin(column, spoilt, from); });
-    EXPECT_EQ(said<InvalidArgument>([&] { replay.step(column, {}, spoilt, from); }), text);
+    const std::string text =
+        message_of<InvalidArgument>([&] { replay.begin(column, spoilt, from); });
+    EXPECT_EQ(message_of<InvalidArgument>([&] { replay.step(column, {}, spoilt, from); }), text);
     return text;
   };
   const auto whole = [](auto&) {};
-  EXPECT_THAT(said<InvalidState>([&] { replay.step(0, {}, views, 0); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { replay.step(0, {}, views, 0); }),
               HasSubstr("column 0 has no first observation"));
   for (const int column : {-1, 2}) EXPECT_THAT(refused(column, 0, whole), HasSubstr("which has 2"));
   for (const int row : {-1, 1})
@@ -536,23 +529,23 @@ TEST(Replay, RowsThatDoNotFitAreRefusedAndAppendNothing) {
 TEST(Replay, PrioritiesAreOfItsColumnsAndAsManyAsThePicks) {
   Replay replay = filled(std::vector<Row>(5), true);
   const std::vector<double> one{1};
-  EXPECT_THAT(said<InvalidArgument>(
+  EXPECT_THAT(message_of<InvalidArgument>(
                   [&] { replay.set_priorities(std::vector<ReplayPick>{{0, 1}, {0, 2}}, one); }),
               HasSubstr("1 for 2 picks"));
   for (const int column : {-1, 7}) {
     const std::vector<ReplayPick> pick{{column, 3}};
-    EXPECT_THAT(said<InvalidArgument>([&] { replay.set_priorities(pick, one); }),
+    EXPECT_THAT(message_of<InvalidArgument>([&] { replay.set_priorities(pick, one); }),
                 HasSubstr("no column"));
-    EXPECT_THAT(said<InvalidArgument>([&] { static_cast<void>(replay.priority(pick[0])); }),
+    EXPECT_THAT(message_of<InvalidArgument>([&] { static_cast<void>(replay.priority(pick[0])); }),
                 HasSubstr("no column"));
   }
   Replay plain = filled(std::vector<Row>(5), false);
-  EXPECT_THAT(said<InvalidState>([&] { static_cast<void>(plain.limit()); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { static_cast<void>(plain.limit()); }),
               HasSubstr("make it prioritised"));
-  EXPECT_THAT(said<InvalidState>([&] { static_cast<void>(plain.priority({0, 3})); }),
+  EXPECT_THAT(message_of<InvalidState>([&] { static_cast<void>(plain.priority({0, 3})); }),
               HasSubstr("make it prioritised"));
   ReplaySamples samples;
-  EXPECT_THAT(said<InvalidArgument>([&] { static_cast<void>(plain.sample({}, samples)); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { static_cast<void>(plain.sample({}, samples)); }),
               HasSubstr("`random`"));
 }
 

@@ -8,6 +8,7 @@
 
 #include "shoal/env/atari/testing/noise_picture.h"
 #include "shoal/os/error.h"
+#include "shoal/os/fnv1a.h"
 
 namespace shoal::env {
 namespace {
@@ -35,7 +36,7 @@ TEST(AreaResize, PicturesAreOpenCvsBitForBit) {
     std::vector<std::uint8_t> small(
         static_cast<std::size_t>(resize.row_values() * golden.to.height));
     resize.resize(picture.data(), small.data());
-    EXPECT_EQ(fnv1a(small), golden.hash)
+    EXPECT_EQ(os::fnv1a(std::as_bytes(std::span(small))), golden.hash)
         << golden.from.width << " x " << golden.from.height << " to " << golden.to.width << " x "
         << golden.to.height << ", " << golden.channels << " values a pixel";
   }

@@ -9,6 +9,7 @@
 
 #include "shoal/env/atari/testing/noise_picture.h"
 #include "shoal/os/error.h"
+#include "shoal/os/fnv1a.h"
 
 namespace shoal::env {
 namespace {
@@ -135,7 +136,7 @@ TEST(AtariScreen, GreyOfRgbIsOpenCvsBitForBit) {
   screen.learn(0, Bytes(256), noise_picture(3 * std::size_t{256}));
   screen.pool_one(0);
   screen.push();
-  EXPECT_EQ(fnv1a(screen.observation()), 0x9c65da3d5f950b10U);
+  EXPECT_EQ(os::fnv1a(std::as_bytes(screen.observation())), 0x9c65da3d5f950b10U);
 }
 
 TEST(AtariScreen, PicturesOfRgbHaveAnAxisForIt) {

@@ -13,23 +13,16 @@
 #include "shoal/env/segmented/scene.h"
 #include "shoal/env/segmented/world.h"
 #include "shoal/env/testing/batch_arrays.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::env::segmented {
 namespace {
 
+using os::testing::message_of;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kPixels = std::size_t{kSide} * kSide;
 constexpr const char* kId = "shoal/SegmentedWorld-v0";
-
-std::string message_of(auto call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 int pixels_of(std::span<const std::uint8_t> mask, Kind kind) {
   return static_cast<int>(std::ranges::count(mask, static_cast<std::uint8_t>(kind)));
@@ -153,19 +146,20 @@ TEST(SegmentedWorld, SettingAStateShowsIt) {
   batch->set_state(1, batch->state(0));
   EXPECT_TRUE(std::ranges::equal(arrays.obs<std::uint8_t>(0, 3 * kPixels),
                                  arrays.obs<std::uint8_t>(1, 3 * kPixels)));
-  EXPECT_THAT(message_of([&] { batch->set_state(1, std::array<double, 3>{}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { batch->set_state(1, std::array<double, 3>{}); }),
               HasSubstr("3 numbers given, its state has 40"));
 }
 
 TEST(SegmentedWorld, MisuseIsNamed) {
-  EXPECT_THAT(message_of([] { make_batch(kId, 1, R"({"observation": "depth"})"); }),
-              HasSubstr("argument observation must be one of rgb, mask, both, not \"depth\""));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([] { make_batch(kId, 1, R"({"observation": "depth"})"); }),
+      HasSubstr("argument observation must be one of rgb, mask, both, not \"depth\""));
   const auto batch = make_batch(kId, 1);
   BatchArrays arrays(*batch);
   EXPECT_THROW(batch->step_range(0, 1), InvalidState);
   batch->reset(0, 0);
   arrays.action(0) = World::kActions;
-  EXPECT_THAT(message_of([&] { batch->step_range(0, 1); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { batch->step_range(0, 1); }),
               HasSubstr("action 4 of environment 0 is not in Discrete(4)"));
 }
 

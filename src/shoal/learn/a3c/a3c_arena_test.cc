@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "shoal/os/error.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::learn {
 namespace {
 
 using collect::Episode;
+using os::testing::message_of;
 using testing::HasSubstr;
 
 constexpr double kMean[] = {0.5}, kVar[] = {2};
@@ -131,24 +133,14 @@ TEST(A3cArena, EpisodesWaitWhereTheRingIsFullAndComeInOrder) {
   EXPECT_EQ(taken, episodes);
 }
 
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(A3cArena, OfAnotherNetworkOrNoneIsRefused) {
   const A3cArena arena = A3cArena::create(kShape);
-  EXPECT_THAT(error_of([&] { A3cArena::attach(copy_of(arena.fd()), 48, 2); }),
+  EXPECT_THAT(message_of([&] { A3cArena::attach(copy_of(arena.fd()), 48, 2); }),
               HasSubstr("32 parameters with 2 averages"));
-  EXPECT_THAT(error_of([&] { A3cArena::attach(copy_of(arena.fd()), 32, 1); }),
+  EXPECT_THAT(message_of([&] { A3cArena::attach(copy_of(arena.fd()), 32, 1); }),
               HasSubstr("this actor's network has 32 with 1"));
   const shm::Arena other = shm::Arena::create("another", 4096);
-  EXPECT_THAT(error_of([&] { A3cArena::attach(copy_of(other.fd()), 32, 2); }),
+  EXPECT_THAT(message_of([&] { A3cArena::attach(copy_of(other.fd()), 32, 2); }),
               HasSubstr("\"another\" holds something else"));
 }
 

@@ -13,10 +13,12 @@
 #include "shoal/learn/a2c/a2c.h"
 #include "shoal/learn/learner/optimizer_state.h"
 #include "shoal/os/error.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::learn {
 namespace {
 
+using os::testing::message_of;
 using testing::HasSubstr;
 using vector::VectorEnv;
 
@@ -166,27 +168,17 @@ TEST(LearningActor, SeveralAtOnceCountEveryStepAndEpisodeAndLeaveFiniteParameter
     for (const float a : average.values) ASSERT_TRUE(std::isfinite(a));
 }
 
-template <class Thrown, class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const Thrown& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(LearningActor, OtherSpacesOrAnotherNetworkAreRefused) {
   const auto envs = make(kCartPole, 2);
   Shared shared(*envs, A3cConfig(), 1, 1);
   const auto fd = [&] { return os::Fd(::dup(shared.arena.fd())); };
   const auto other = make("shoal/Acrobot-v1", 2);
   EXPECT_THAT(
-      error_of<InvalidArgument>([&] { LearningActor(*other, shared.order(*envs, 0, 1), fd()); }),
+      message_of<InvalidArgument>([&] { LearningActor(*other, shared.order(*envs, 0, 1), fd()); }),
       HasSubstr("the observation space of actor 0's environments"));
   ActorOrder wider = shared.order(*envs, 0, 1);
   wider.config.policy_hidden = {128};
-  EXPECT_THAT(error_of<Error>([&] { LearningActor(*envs, wider, fd()); }),
+  EXPECT_THAT(message_of<Error>([&] { LearningActor(*envs, wider, fd()); }),
               HasSubstr("this actor's network"));
 }
 

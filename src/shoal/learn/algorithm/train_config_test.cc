@@ -5,27 +5,19 @@
 
 #include "shoal/learn/algorithm/presets.h"
 #include "shoal/os/error.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::learn {
 namespace {
 
 using nlohmann::json;
+using os::testing::message_of;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 std::string override_error(const char* text) {
-  return error_of([&] {
+  return message_of<InvalidArgument>([&] {
     TrainConfig config;
     apply_overrides(json::parse(text), config);
     validate(config);
@@ -146,8 +138,9 @@ TEST(Presets, EachAlgorithmHasItsOwnOfATask) {
   EXPECT_EQ(preset_for("SegmentedWorld-v0"), "SegmentedWorld-v0");
   EXPECT_EQ(preset_for("SegmentedWorld-v0", "a2c"), "sb3");
   EXPECT_NE(preset("CartPole-v1", "a2c"), preset("CartPole-v1"));
-  EXPECT_THAT(error_of([] { preset("cleanrl", "a2c"); }), HasSubstr("a2c has no preset"));
-  EXPECT_THAT(error_of([] { preset_names("a2x"); }),
+  EXPECT_THAT(message_of<InvalidArgument>([] { preset("cleanrl", "a2c"); }),
+              HasSubstr("a2c has no preset"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { preset_names("a2x"); }),
               HasSubstr("no algorithm 'a2x'; there is ppo, a2c"));
 }
 
@@ -227,7 +220,7 @@ TEST(Presets, AGameOfAtarisHasOneWhereTheAlgorithmHas) {
 }
 
 TEST(Presets, AWrongNameIsAnErrorThatNamesTheNearest) {
-  EXPECT_THAT(error_of([] { preset("claenrl"); }), HasSubstr("\"cleanrl\""));
+  EXPECT_THAT(message_of<InvalidArgument>([] { preset("claenrl"); }), HasSubstr("\"cleanrl\""));
   EXPECT_THAT(preset_names(), Contains("LunarLander-v3"));
 }
 

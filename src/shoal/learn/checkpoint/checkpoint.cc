@@ -7,6 +7,7 @@
 
 #include "shoal/env/json_text.h"
 #include "shoal/learn/checkpoint/durable_file.h"
+#include "shoal/os/fnv1a.h"
 
 namespace shoal::learn {
 namespace {
@@ -21,16 +22,15 @@ constexpr const char* kOptimizerFile = "optim.safetensors";
 constexpr const char* kEnvsFile = "envs.safetensors";
 constexpr const char* kStateFile = "state.json";
 
-/// What state.json says of a file that lies in these pieces. FNV-1a, 64 bits, finds damage and
-/// mix-ups, not malice.
+/// What state.json says of a file that lies in these pieces.
 json fingerprint(std::span<const std::span<const std::byte>> pieces) {
-  std::uint64_t hash = 0xcbf29ce484222325;
+  os::Fnv1a hash;
   std::size_t size = 0;
   for (const auto& piece : pieces) {
     size += piece.size();
-    for (auto byte : piece) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+    hash.add(piece);
   }
-  return {{"bytes", size}, {"fnv1a64", fmt::format("{:016x}", hash)}};
+  return {{"bytes", size}, {"fnv1a64", fmt::format("{:016x}", hash.value())}};
 }
 
 [[noreturn]] void fail(const fs::path& directory, const std::string& what) {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "shoal/os/error.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::learn {
 namespace {
 
+using os::testing::message_of;
 using shm::DType;
 
 const env::Space kFourNumbers = env::Box{{DType::kF32, {4}}, {-1}, {1}};
@@ -128,19 +130,10 @@ TEST(Network, InitialValuesAreAFunctionOfTheSeed) {
 }
 
 /// What it says when it refuses; "" where it does not.
-template <class Call>
-std::string refusal(Call&& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Network, Bfloat16IsForPictures) {
   const LearnerConfig config{.precision = Precision::kBfloat16};
-  const std::string said = refusal([&] { Built(kFourNumbers, env::Discrete{.n = 2}, config); });
+  const std::string said =
+      message_of<InvalidArgument>([&] { Built(kFourNumbers, env::Discrete{.n = 2}, config); });
   EXPECT_NE(said.find("precision = bfloat16"), std::string::npos) << said;
   EXPECT_NE(said.find("choose float32"), std::string::npos) << said;
   const env::Space pictures = env::Box{{DType::kU8, {1, 36, 36}}, {0}, {255}};
@@ -150,17 +143,21 @@ TEST(Network, Bfloat16IsForPictures) {
 
 TEST(Network, AMeanOfPixelsIsForPictures) {
   const LearnerConfig config{.pixel_mean = 0.25};
-  const std::string said = refusal([&] { Built(kFourNumbers, env::Discrete{.n = 2}, config); });
+  const std::string said =
+      message_of<InvalidArgument>([&] { Built(kFourNumbers, env::Discrete{.n = 2}, config); });
   EXPECT_NE(said.find("pixel_mean = 0.25"), std::string::npos) << said;
   EXPECT_NE(said.find("leave it 0"), std::string::npos) << said;
 }
 
 TEST(Network, LearningInBfloat16IsRefusedWhereItWouldBeSlower) {
+  const std::string nothing = "nothing was thrown";
   for (const MlpKernels& kernels : mlp_kernels()) {
-    EXPECT_EQ(refusal([&] { require_fast(Precision::kFloat32, kernels); }), "");
-    const std::string said = refusal([&] { require_fast(Precision::kBfloat16, kernels); });
-    EXPECT_EQ(said.empty(), kernels.bfloat16_is_faster) << kernels.name << ": " << said;
-    if (said.empty()) continue;
+    EXPECT_EQ(message_of<InvalidArgument>([&] { require_fast(Precision::kFloat32, kernels); }),
+              nothing);
+    const std::string said =
+        message_of<InvalidArgument>([&] { require_fast(Precision::kBfloat16, kernels); });
+    EXPECT_EQ(said == nothing, kernels.bfloat16_is_faster) << kernels.name << ": " << said;
+    if (said == nothing) continue;
     EXPECT_NE(said.find("AVX512_BF16"), std::string::npos) << said;
     EXPECT_NE(said.find("AMX"), std::string::npos) << said;
     EXPECT_NE(said.find("choose float32"), std::string::npos) << said;

@@ -15,21 +15,14 @@
 #include "shoal/os/limits/limits.h"
 #include "shoal/os/memory/mapping.h"
 #include "shoal/os/testing/child.h"
+#include "shoal/os/testing/message_of.h"
 
 namespace shoal::os {
 namespace {
 
+using os::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Memfd, IsNoStandardStream) {
   testing::Child child([] {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "shoal/group/connection/message_client.h"
+#include "shoal/os/testing/message_of.h"
 #include "shoal/serve/errors.h"
 #include "shoal/serve/failure_text.h"
 #include "shoal/serve/remote/listener.h"
@@ -29,6 +30,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using os::testing::Child;
+using os::testing::message_of;
 using os::testing::test_deadline;
 using testing::Asker;
 using testing::echo_options;
@@ -36,15 +38,6 @@ using ::testing::HasSubstr;
 using testing::rows_of;
 
 constexpr std::int64_t kBad = 13;  // the model fails on it
-
-std::string what_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 std::int64_t number_of(const Server& server, const Batch& batch, std::uint32_t row) {
   std::int64_t number = 0;
@@ -274,7 +267,7 @@ TEST(Relay, AStructureThatIsPickledDoesNotCross) {
   kind.structure = {std::byte{0x80}, std::byte{4}};
   const std::int64_t row[4] = {};
   const auto* leaf = reinterpret_cast<const std::byte*>(row);
-  EXPECT_THAT(what_of([&] { asker.client().open(kind, {&leaf, 1}, 1, test_deadline()); }),
+  EXPECT_THAT(message_of([&] { asker.client().open(kind, {&leaf, 1}, 1, test_deadline()); }),
               HasSubstr("cannot cross to another host"));
 }
 
@@ -619,9 +612,10 @@ TEST(Listener, WithoutAThreadARelayIsRefusedAndTheOthersAreAnswered) {
   Frontend local;
   {
     const NoThreads none;
-    EXPECT_THAT(
-        what_of([&] { const Relay relay(options_for(distant.listener.port(), local.address())); }),
-        HasSubstr("start a thread that asks the models"));
+    EXPECT_THAT(message_of([&] {
+                  const Relay relay(options_for(distant.listener.port(), local.address()));
+                }),
+                HasSubstr("start a thread that asks the models"));
   }
   EXPECT_EQ(asker.ask(2), 2);
   Here another(distant.listener.port());
@@ -635,7 +629,8 @@ TEST(Listener, WithoutAThreadAQueueIsRefusedAndMayBeOpenedLater) {
   ASSERT_EQ(asker.ask(1), 1);
   {
     const NoThreads none;
-    EXPECT_THAT(what_of([&] { other.queue(); }), HasSubstr("start a thread that asks the models"));
+    EXPECT_THAT(message_of([&] { other.queue(); }),
+                HasSubstr("start a thread that asks the models"));
   }
   EXPECT_EQ(asker.ask(2), 2);
   EXPECT_EQ(other.ask(3), 3);
@@ -647,7 +642,7 @@ TEST(Listener, WhoIsNotToAskIsToldWhy) {
   const auto told = [&](const std::function<void(Relay::Options&)>& change) {
     Relay::Options options = options_for(distant.listener.port(), local.address());
     change(options);
-    return what_of([&] { const Relay relay(options); });
+    return message_of([&] { const Relay relay(options); });
   };
   EXPECT_THAT(told([](auto& options) { options.secret = "another"; }),
               HasSubstr("SHOAL_GROUP_SECRET is another"));
@@ -668,7 +663,7 @@ TEST(Listener, WhoIsNotToAskIsToldWhy) {
   collector.secret = "word";
   collector.longest = 1000;
   collector.hello.purpose = "collect";
-  EXPECT_THAT(what_of([&] { const group::MessageClient client(collector); }),
+  EXPECT_THAT(message_of([&] { const group::MessageClient client(collector); }),
               HasSubstr("it comes to collect; here is a model service"));
 }
 
@@ -693,7 +688,7 @@ TEST(Listener, ARelayThatSendsWhatItMayNotIsSentAway) {
     group::MessageClient client(options);
     for (const auto& message : messages) client.send(message);
     std::vector<std::byte> got;
-    return what_of([&] {
+    return message_of([&] {
       while (client.recv(got, test_deadline()) == group::MessageClient::Got::kMessage) {
         if (remote_kind_of(got) == RemoteKind::kEnded) throw Error(read_ended(got));
       }
@@ -733,7 +728,7 @@ std::string told_after_opening(int port, const std::vector<std::vector<std::byte
       remote_kind_of(got) != RemoteKind::kOpened)
     return "it was not opened";
   for (const auto& message : messages) client.send(message);
-  return what_of([&] {
+  return message_of([&] {
     while (client.recv(got, test_deadline()) == group::MessageClient::Got::kMessage) {
       if (remote_kind_of(got) == RemoteKind::kEnded) throw Error(read_ended(got));
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "shoal/os/fnv1a.h"
 #include "shoal/os/memory/mapping.h"
 #include "shoal/process/codec.h"
 #include "shoal/shm/header.h"
@@ -17,16 +18,11 @@ namespace {
 
 constexpr char kMagic[8] = {'S', 'H', 'O', 'A', 'L', 'A', 'S', 'Y'};
 
-// FNV-1a over the bytes of both spaces.
 std::uint64_t fingerprint(const Hello& spaces) {
   process::ByteWriter writer;
   put_space(writer, spaces.observation_space);
   put_space(writer, spaces.action_space);
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const std::byte byte : writer.take()) {
-    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-  }
-  return hash;
+  return os::fnv1a(writer.take());
 }
 
 struct BlockOffsets {

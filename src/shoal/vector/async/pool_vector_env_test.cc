@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "shoal/os/testing/child.h"
+#include "shoal/os/testing/message_of.h"
 #include "shoal/vector/testing/backends.h"
 #include "shoal/vector/testing/toy_stepper.h"
 
@@ -20,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using Ids = std::vector<std::int64_t>;
+using os::testing::message_of;
 
 constexpr std::int64_t kAct = 1;
 
@@ -63,17 +65,6 @@ std::map<std::int64_t, Row> rows_of(const Arrivals& arrivals) {
   return rows;
 }
 
-template <class Failure>
-std::string expect(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Failure& failure) {
-    return failure.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
 TEST(PoolVectorEnv, SessionsShareTheWorkers) {
   auto pool = make_pool(2);
   auto train = make_pool_toys(pool, 4, {.batch_size = 2});
@@ -108,8 +99,9 @@ TEST(PoolVectorEnv, AClosedPoolIsSaidByEverySession) {
   auto envs = make_pool_toys(pool, 2);
   envs->reset(std::uint64_t{1});
   pool->close();
-  EXPECT_THAT(expect<InvalidState>([&] { envs->step_async(); }), HasSubstr("pool"));
-  EXPECT_THAT(expect<InvalidState>([&] { make_pool_toys(pool, 2); }), HasSubstr("pool is closed"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->step_async(); }), HasSubstr("pool"));
+  EXPECT_THAT(message_of<InvalidState>([&] { make_pool_toys(pool, 2); }),
+              HasSubstr("pool is closed"));
   envs->close();
 }
 
@@ -126,7 +118,7 @@ TEST(PoolVectorEnv, ThePoolEndsWithItsLastHolder) {
 TEST(PoolVectorEnv, AFailureToOpenLeavesTheOtherSessions) {
   auto pool = make_pool(2);
   auto envs = make_pool_toys(pool, 2);
-  EXPECT_THAT(expect<process::RemoteError>([&] { make_pool_toys(pool, 2, {}, "throw"); }),
+  EXPECT_THAT(message_of<process::RemoteError>([&] { make_pool_toys(pool, 2, {}, "throw"); }),
               HasSubstr("no toys today"));
   EXPECT_EQ(envs->reset(std::uint64_t{1}).reward.size(), 2U);
 }
@@ -136,7 +128,7 @@ TEST(PoolVectorEnv, RequestsAreAnsweredBesideSteps) {
   envs->reset(std::uint64_t{1});
   send(*envs, {0}, kAct);
   EXPECT_EQ(text_of(envs->request(0, bytes_of("echo hello"))), "hello");
-  EXPECT_THAT(expect<process::RemoteError>([&] { envs->request(0, bytes_of("nonsense")); }),
+  EXPECT_THAT(message_of<process::RemoteError>([&] { envs->request(0, bytes_of("nonsense")); }),
               HasSubstr("does not know"));
   envs->recv(30s);
 }
@@ -147,7 +139,7 @@ TEST(PoolVectorEnv, ALateEnvironmentIsNamedAndMayBeWaitedForAgain) {
   send(*envs, {0}, kAct);
   send(*envs, {3}, ToyAction::kHang);
   EXPECT_THAT(
-      expect<TimedOut>([&] { envs->recv(50ms); }),
+      message_of<TimedOut>([&] { envs->recv(50ms); }),
       ::testing::AllOf(HasSubstr("environment 3 (for 0."), ::testing::Not(HasSubstr("0 ("))));
   EXPECT_EQ(envs->in_flight(), 2);
   send(*envs, {1}, kAct);
@@ -167,7 +159,7 @@ TEST(PoolVectorEnv, ADeathIsRaisedWithItsEnvironments) {
     EXPECT_EQ(died.certificate().num_envs, 2);
     EXPECT_EQ(died.certificate().status.code, 3);
   }
-  EXPECT_THAT(expect<InvalidState>([&] { envs->send(Ids{0}); }), HasSubstr("died"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->send(Ids{0}); }), HasSubstr("died"));
 }
 
 TEST(PoolVectorEnv, WithRestartADeathEndsTheRowsAndNewEnvironmentsGoOn) {
@@ -289,7 +281,8 @@ TEST(PoolVectorEnv, ASessionSeesTheRestartThatAnotherMade) {
   EXPECT_EQ(rows_of(other->recv(30s)).at(0).fault, 1);
   send(*other, {0}, kAct);
   EXPECT_EQ(rows_of(other->recv(30s)).at(0).reset, 1);
-  EXPECT_THAT(expect<process::WorkerDied>([&] { send(*strict, {0}, kAct); }), HasSubstr("SIGKILL"));
+  EXPECT_THAT(message_of<process::WorkerDied>([&] { send(*strict, {0}, kAct); }),
+              HasSubstr("SIGKILL"));
 }
 
 // A replacement whose hello waits to be read has ended already, and its end has been counted.
@@ -332,8 +325,8 @@ TEST(PoolVectorEnv, TooManyDeathsAreRaisedWithTheirHistory) {
     envs->recv(30s);
   }
   send(*envs, {0}, ToyAction::kKill);
-  EXPECT_THAT(expect<TooManyFaults>([&] { envs->recv(30s); }), HasSubstr("fault 1 (killed)"));
-  EXPECT_THAT(expect<InvalidState>([&] { envs->send(Ids{0}); }),
+  EXPECT_THAT(message_of<TooManyFaults>([&] { envs->recv(30s); }), HasSubstr("fault 1 (killed)"));
+  EXPECT_THAT(message_of<InvalidState>([&] { envs->send(Ids{0}); }),
               HasSubstr("fault number 3 within 60 s"));
 }
 
@@ -355,7 +348,7 @@ TEST(PoolVectorEnv, DroppedEnvironmentsAreLeftOutAndFillWhatNobodyElseCan) {
   EXPECT_EQ(rows.at(2).fault, 0);
   EXPECT_EQ(rows.at(0).fault, static_cast<int>(RowFault::kDropped));
   send(*envs, {2}, ToyAction::kKill);
-  EXPECT_THAT(expect<TooManyFaults>([&] { envs->recv(30s); }),
+  EXPECT_THAT(message_of<TooManyFaults>([&] { envs->recv(30s); }),
               HasSubstr("every environment has been dropped"));
 }
 
@@ -365,7 +358,7 @@ TEST(PoolVectorEnv, AHungStepIsKilledAfterItsTimeAndNamed) {
   auto envs = make_pool_toys(make_pool(1), 2, options);
   envs->reset(std::uint64_t{1});
   send(*envs, {1}, ToyAction::kHang);
-  EXPECT_THAT(expect<process::WorkerDied>([&] { envs->recv(30s); }),
+  EXPECT_THAT(message_of<process::WorkerDied>([&] { envs->recv(30s); }),
               HasSubstr("environment 1 did not finish its step within 1 s (step_timeout)"));
   options.faults.on_fault = OnFault::kRestart;
   auto others = make_pool_toys(make_pool(1), 2, options);

@@ -4,6 +4,7 @@
 
 #include <csignal>
 
+#include "shoal/os/testing/message_of.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/sync/process_vector_env.h"
 #include "shoal/vector/testing/process_toys.h"
@@ -13,6 +14,7 @@ namespace shoal::vector::testing {
 namespace {
 
 using namespace std::chrono_literals;
+using os::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -13,6 +13,7 @@
 
 #include "shoal/os/limits/affinity.h"
 #include "shoal/os/testing/child.h"
+#include "shoal/os/testing/message_of.h"
 #include "shoal/process/worker_died.h"
 #include "shoal/vector/testing/process_toys.h"
 #include "shoal/vector/testing/toy_stepper.h"
@@ -21,6 +22,7 @@ namespace shoal::vector::testing {
 namespace {
 
 using namespace std::chrono_literals;
+using os::testing::message_of;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

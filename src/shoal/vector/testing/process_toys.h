@@ -2,10 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "shoal/vector/sync/process_vector_env.h"
@@ -21,19 +18,6 @@ inline constexpr std::int64_t kAct = 1;
 inline std::unique_ptr<ProcessVectorEnv> start(Kind kind, const std::vector<int>& counts,
                                                Options options = {}) {
   return std::make_unique<ProcessVectorEnv>(make_launcher(kind), toy_specs(counts), options);
-}
-
-// What a call says when it throws a Failure.
-template <class Failure>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Failure& failure) {
-    return failure.what();
-  } catch (const std::exception& other) {
-    return std::string("something else was thrown: ") + other.what();
-  }
-  return "nothing was thrown";
 }
 
 inline Batch act(ProcessVectorEnv& envs, const std::vector<std::int64_t>& actions) {

@@ -1,9 +1,8 @@
-// Pictures that a test and a script in another language both make, and what names one.
+// Pictures that a test and a script in another language both make.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace shoal::env {
@@ -17,13 +16,6 @@ inline std::vector<std::uint8_t> noise_picture(std::size_t values) {
     value = static_cast<std::uint8_t>(state >> 24);
   }
   return picture;
-}
-
-/// FNV-1a, 64 bits.
-inline std::uint64_t fnv1a(std::span<const std::uint8_t> bytes) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const std::uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
-  return hash;
 }
 
 }  // namespace shoal::env

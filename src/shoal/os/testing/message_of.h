@@ -1,0 +1,24 @@
+// For tests: what a call says when it throws.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "shoal/os/error.h"
+
+namespace shoal::os::testing {
+
+/// The message of the Failure that `call` throws, or words that no message of ours has.
+template <class Failure = Error>
+[[nodiscard]] std::string message_of(auto&& call) {
+  try {
+    call();
+  } catch (const Failure& failure) {
+    return failure.what();
+  } catch (const std::exception& other) {
+    return std::string("something else was thrown: ") + other.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace shoal::os::testing
