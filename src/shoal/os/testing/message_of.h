@@ -13,10 +13,9 @@ template <class Failure = Error>
 [[nodiscard]] std::string message_of(auto&& call) {
   try {
     call();
-  } catch (const Failure& failure) {
-    return failure.what();
-  } catch (const std::exception& other) {
-    return std::string("something else was thrown: ") + other.what();
+  } catch (const std::exception& thrown) {
+    const bool is_failure = dynamic_cast<const Failure*>(&thrown) != nullptr;
+    return (is_failure ? "" : "something else was thrown: ") + std::string(thrown.what());
   }
   return "nothing was thrown";
 }
