@@ -9,12 +9,33 @@ from typing import Any
 
 from shoal import _learn
 
-__all__ = ["MODULE_FORMAT", "checkpoint_dir", "is_of_module", "kept_by_a_run", "preset", "preset_names", "run_of"]
+__all__ = [
+    "MODULE_FORMAT",
+    "checkpoint_dir",
+    "damage_of",
+    "is_of_module",
+    "kept_by_a_run",
+    "preset",
+    "preset_names",
+    "run_of",
+]
 
 MODULE_FORMAT = "shoal.module_checkpoint"
 """What the checkpoint of a torch module calls itself in its state.json."""
 _KEPT = ("config.json", "result.json", "progress.jsonl", "lock", "checkpoints", "curve.png", "events.out.tfevents.*")
 """Names in a run's folder, as patterns."""
+_NEEDED = {"env": str, "config": dict}
+_OPTIONAL = {
+    "algorithm": str,
+    "preset": str,
+    "env_kwargs": dict,
+    "wrappers": list,
+    "unrecorded": list,
+    "listen": str,
+    "policy": str,
+    "changed": dict,
+}
+"""Of a run's config.json; it may say null of these."""
 
 
 def preset_names(algorithm: str = "ppo") -> list[str]:
@@ -65,6 +86,18 @@ def run_of(directory: str | Path) -> Path:
     """The directory of the run that `directory` is, or is a checkpoint of."""
     directory = Path(directory)
     return directory.resolve().parent.parent if (directory / "state.json").exists() else directory
+
+
+def damage_of(config: dict[str, Any]) -> str | None:
+    """What a run's config.json lacks or has of the wrong kind, and what to do, in words that follow "is damaged: "; None: nothing."""
+    needed = [*_NEEDED, *(("policy_name", "device") if "policy" in config else ())]
+    wrong = [f"no {name}" for name in needed if name not in config]
+    if not wrong:
+        kinds = _NEEDED | {name: kind for name, kind in _OPTIONAL.items() if config.get(name) is not None}
+        wrong = [f"{name} = {config[name]!r}" for name, kind in kinds.items() if not isinstance(config[name], kind)]
+    if not wrong and "seed" not in config["config"]:
+        wrong = ["no seed among its options"]
+    return f"it has {' and '.join(wrong)}; put a copy of it in its place, or begin a new run" if wrong else None
 
 
 def kept_by_a_run(file: Path) -> str | None:

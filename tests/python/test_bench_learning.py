@@ -230,6 +230,10 @@ def test_runs_that_are_kept_are_not_made_again(seeds_by, tmp_path, capsys):
     assert [seed["return"] for seed in second["seeds"]] == [100, 101, 102] and second["failed"] == []
     begun = {path.stem: path.read_text() for path in kept.glob("*/*.begun")}
     assert begun == {"shoal-0": "0 100000\n", "shoal-1": "1 100000\n" * 2, "shoal-2": "2 100000\n"}
+    (damaged,) = kept.glob("*/shoal-0.json")
+    damaged.write_text(damaged.read_text()[:20])
+    assert main([*command, "--seeds", "1"]) == 1
+    assert f"{damaged} is damaged: remove it, and the seed goes on from its run" in capsys.readouterr().err
 
 
 def test_a_seed_that_was_ended_goes_on(tmp_path, monkeypatch):

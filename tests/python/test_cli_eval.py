@@ -194,6 +194,9 @@ def test_eval_of_wrong_things_is_one_line(shoal, trained, tmp_path):
     assert_one_line(shoal("eval", trained, "--seed", str(2**64)), 2, "--seed takes at most 18446744073709551615, not")
     assert_one_line(shoal("eval", trained, "--env", "Pendulum-v1"), 1, "the policy was trained with")
     assert_one_line(shoal("eval", trained, "--episodes", "0"), 2, "--episodes")
+    assert_one_line(
+        shoal("eval", trained, "--episodes", str(10**12)), 1, f"episodes is {10**12}, it has to be a number"
+    )
 
 
 def test_eval_of_a_damaged_checkpoint_says_so(shoal, trained, tmp_path):
@@ -226,6 +229,10 @@ def test_a_config_that_lacks_what_is_asked_for_is_damaged(shoal, trained, tmp_pa
     (run / "config.json").write_text('{"format": "shoal.run"}')
     for words in (["eval", run], ["train", "--resume", run]):
         assert_one_line(shoal(*words), 1, "config.json' is damaged: it has no env and no config")
+    recorded = json.loads((trained / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(recorded | {"env": 3}))
+    for words in (["eval", run], ["train", "--resume", run]):
+        assert_one_line(shoal(*words), 1, "config.json' is damaged: it has env = 3; put a copy of it in its place")
     (run / "config.json").write_text("[" * 100_000)
     assert_one_line(shoal("eval", run), 1, "config.json' is damaged: ")
 

@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from cli_calls import SHORT, assert_one_line, caller, trained_run
+from shoal.cli.progress import Lines
+from shoal.cli.settings import from_file
 from shoal.learn.config import rounded_steps
 
 
@@ -85,6 +87,27 @@ def test_a_run_of_a2c_leaves_the_same_goes_on_and_is_evaluated(shoal):
     (first, *_) = [scalars(events) for events in sorted(Path("run").glob("events.out.tfevents.*"))]
     assert first["train/value_loss"] == [100]
     assert shoal("eval", "run", "--episodes", "2")[0] == 0
+
+
+LEAVES = """
+import os
+import gymnasium
+
+class Leaves(gymnasium.Wrapper):
+    def reset(self, **arguments):
+        os.chdir("/")
+        return self.env.reset(**arguments)
+"""
+
+
+def test_a_run_is_whole_where_an_environment_changes_the_working_directory(shoal, tmp_path):
+    (tmp_path / "leaving.py").write_text(LEAVES)
+    words = ["--num-workers", "0", "--wrapper", "leaving:Leaves", "--run-dir", "run"]
+    status, out, err = shoal("train", "CartPole-v1", *SHORT, *words)
+    assert (status, err) == (0, "") and "results   run   curve run/curve.png" in out
+    files = {path.name.partition(".out.")[0] for path in (tmp_path / "run").iterdir()}
+    left = {"checkpoints", "config.json", "curve.png", "events", "lock", "progress.jsonl", "result.json"}
+    assert files == left
 
 
 def test_overlap_is_a_flag_and_the_records_tell_the_lag(shoal):
@@ -173,6 +196,18 @@ def test_a_settings_file_is_taken_and_flags_win(shoal, tmp_path):
     ]
 
 
+def test_a_settings_file_says_null_by_a_word(tmp_path):
+    text = 'target_return = "none"\npause_at_step = "NULL"\noverlap = "true"\nrun_dir = "none"\n[env_kwargs]\nwind = "none"\n'
+    (tmp_path / "run.toml").write_text(text)
+    assert from_file(tmp_path / "run.toml") == {
+        "target_return": None,
+        "pause_at_step": None,
+        "overlap": True,
+        "run_dir": "none",  # a name
+        "env_kwargs": {"wind": "none"},  # the environment's
+    }
+
+
 def test_a_name_without_a_version_means_the_newest(shoal, tmp_path):
     assert shoal("train", "CartPole", *SHORT, "--num-workers", "1", "--run-dir", "run")[0] == 0
     config = json.loads((tmp_path / "run" / "config.json").read_text())
@@ -193,6 +228,18 @@ def test_without_a_terminal_progress_is_lines_on_stderr(shoal, monkeypatch):
     assert status == 0
     assert re.search(r"^512 of 512 steps   [\d,]+/s   return [\d.]+", err, re.M)
     assert "of 512 steps" not in out
+
+
+def test_lines_of_progress_say_that_a_run_evaluates(monkeypatch, capsys):
+    """Evaluations of an environment without a time limit take minutes, in which no step is made."""
+    monkeypatch.setattr("shoal.cli.progress._LINE_EVERY", 0.0)
+    lines = Lines(512)
+    for phase in ("training", "evaluating"):
+        lines.show({"step": 256, "phase": phase, "steps_per_second": 1000.0, "ep_return_mean": 20.0, "entropy": 0.5})
+    assert capsys.readouterr().err.splitlines() == [
+        "256 of 512 steps   1,000/s   return 20.0   entropy 0.5",
+        "256 of 512 steps   1,000/s   return 20.0   evaluating …   entropy 0.5",
+    ]
 
 
 def test_steps_that_are_rounded_up_to_whole_iterations_are_told_at_the_start(shoal, caplog):

@@ -232,6 +232,12 @@ def test_resume_refuses_another_environment_and_folder(shoal, trained, tmp_path)
     assert_one_line(shoal("train", "--resume", "nowhere"), 2, "there is no folder 'nowhere'")
 
 
+def test_a_checkpoint_to_resume_is_told_as_one_of_its_run(shoal, trained):
+    checkpoint = trained / "checkpoints/last"
+    said = f"'{checkpoint}' is a checkpoint: name the folder of its run, {trained}\n"
+    assert_one_line(shoal("train", "--resume", checkpoint), 1, said)
+
+
 def test_resuming_what_is_over_says_so(shoal):
     train = ["shoal/CartPole-v1", *SHORT, "--run-dir", "run"]
     assert shoal("train", *train, "--set", "target_return=1", "--set", "eval_every=128")[0] == 0

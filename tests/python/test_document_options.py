@@ -23,6 +23,15 @@ WHICH = "algorithm"
 """Is an argument of its own."""
 
 
+REFUSED = [
+    ("appo", "normalize_returns"),
+    ("appo", "recompute_advantages"),
+    ("recurrent_ppo", "recompute_advantages"),
+    ("recurrent_ppo", "shared_hidden"),
+]
+"""Options of a learner's that it takes with their defaults alone."""
+
+
 def words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
@@ -75,7 +84,21 @@ def test_the_file_of_the_page_is_read(tmp_path: Path) -> None:
     assert override(preset, given) == {**preset, **given}
 
 
+def test_each_switch_is_taken_by_the_algorithms_of_its_row() -> None:
+    refused = []
+    for name, of in on_the_page():
+        for algorithm in (algorithm for algorithm, default in of.items() if default is False):
+            try:
+                override(shoal.learn.preset(shoal.learn.preset_for("Mine-v0", algorithm), algorithm), {name: True})
+            except ValueError as error:
+                refused.append(f"{algorithm}: {error}")
+    assert refused == []
+
+
 def test_each_option_is_there_once_with_its_algorithms_and_defaults() -> None:
     rows = list(on_the_page())
     assert len(rows) == len(dict(rows))
-    assert dict(rows) == of_the_learners()
+    learners = of_the_learners()
+    for algorithm, name in REFUSED:
+        del learners[name][algorithm]
+    assert dict(rows) == learners

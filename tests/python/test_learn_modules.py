@@ -36,6 +36,16 @@ def test_cartpole_is_learned(tmp_path: Path, algorithm: str) -> None:
     assert again.mean_return >= 450
 
 
+def test_episodes_that_evaluations_cut_are_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for module in ("environments", "modules.episodes"):
+        monkeypatch.setattr(f"shoal.learn.{module}.LONGEST_EPISODE", 40)
+    shoal.learn.train(learn_envs.Endless, policy=ActorCritic, run_dir=tmp_path, num_workers=0, **PPO)
+    (told,) = (record.getMessage() for record in caplog.records if record.name == "shoal.learn")
+    assert told.startswith("3 of 3 episodes of an evaluation were cut after 40 steps")
+
+
 OF_RECALL = {
     "num_envs": 16,
     "num_steps": 32,

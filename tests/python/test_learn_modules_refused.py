@@ -146,6 +146,7 @@ def test_observations_with_one_name_in_a_checkpoint_are_refused(tmp_path: Path) 
     [
         ({"algorithm": "impala"}, "policy= is trained by ppo, a2c, appo; 'impala' trains"),
         ({"policy_hidden": [8]}, "policy_hidden= is of Shoal's own networks"),
+        ({"pixel_mean": 0.3}, "pixel_mean= is of Shoal's own networks"),
         ({"shards": 4}, "shards= is of updates that several ranks share, and a policy= is trained by one"),
         ({"split_update": "always"}, "split_update= is of updates"),
         ({"sync_fraction": 0.5}, "sync_fraction= is of updates"),

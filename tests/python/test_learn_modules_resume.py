@@ -191,6 +191,27 @@ def step_of(state: Path) -> int:
         return 0
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_best_policy_that_is_lost_is_no_policys_standard(tmp_path: Path, damaged: bool) -> None:
+    """The run could not be finished, after all of its training."""
+    options = {**PPO, "num_workers": 0, "final_episodes": 2}
+    shoal.learn.train(learn_envs.Drift, policy=ActorCritic, run_dir=tmp_path, pause_at_step=600, **options)
+    if damaged:
+        (tmp_path / "checkpoints/best/policy.safetensors").write_bytes(b"")
+    else:
+        shutil.rmtree(tmp_path / "checkpoints/best")
+    state = tmp_path / "checkpoints/last/state.json"
+    recorded = json.loads(state.read_text())
+    recorded["evaluation"]["best_return"] = 1e9  # which no later evaluation reaches
+    state.write_text(json.dumps(recorded))
+    result = shoal.learn.train(run_dir=tmp_path, resume=True)
+    assert (result.ending, result.evaluated_episodes) == ("budget", 2)
+    assert result.best_return is not None and result.best_return < 1e9 and result.best_step > 600
+    shutil.rmtree(tmp_path / "checkpoints/best")
+    again = shoal.learn.train(run_dir=tmp_path, resume=True)
+    assert (again.evaluated_episodes, again.best_return, again.best_step) == (2, None, 0), "of the last policy"
+
+
 def test_an_option_that_does_not_fit_the_checkpoint_is_named(tmp_path: Path) -> None:
     options = {**PPO, "run_dir": tmp_path, "num_workers": 0}
     shoal.learn.train(learn_envs.Drift, policy=ActorCritic, pause_at_step=500, **options)

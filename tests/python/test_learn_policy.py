@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 
 import gymnasium
 import numpy as np
@@ -104,6 +105,36 @@ def test_pictures_that_would_have_one_name_are_an_error(tmp_path):
 
     with pytest.raises(ValueError, match=r"'cam.left' and 'cam_left'.*give one of them another name"):
         shoal.learn.train(TwoCameras, run_dir=tmp_path, num_workers=0, **SMALL)
+
+
+def test_pictures_may_be_called_as_attributes_of_a_torch_module(tmp_path):
+    """A ModuleDict takes none of these names."""
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file
+
+    class Cameras(learn_envs.Pictures):
+        def __init__(self):
+            super().__init__()
+            picture = gymnasium.spaces.Box(0, 255, (36, 36, 1), np.uint8)
+            names = ["type", "type_", "keys", "training", "front"]
+            self.observation_space = gymnasium.spaces.Dict(dict.fromkeys(names, picture))
+
+        def _observe(self):
+            return {name: self.np_random.integers(0, 256, (36, 36, 1), np.uint8) for name in self.observation_space}
+
+    run_dir = trained(tmp_path, Cameras, total_steps=64, num_steps=16)
+    arrays = load_file(run_dir / "checkpoints/last/policy.safetensors")
+    assert {"cnn.type.0.weight", "cnn.type_.0.weight", "cnn.training.0.weight"} < arrays.keys()
+    module = shoal.learn.torch_policy(run_dir)
+    state = json.loads((run_dir / "checkpoints/last/state.json").read_text())
+    bare = shoal.learn.TorchPolicy(state["observation_space"], state["action_space"], state["config"])
+    bare.load_state_dict(arrays)
+    program = torch.export.load(shoal.learn.export(run_dir, "torch")).module()
+    policy = shoal.learn.load_policy(run_dir)
+    observations = batch_of(policy.observation_space, 50)
+    expected = policy.predict(observations)
+    for predict in (module.predict, bare.eval().predict, program):
+        assert (predict(tensors_of(observations)).numpy() == expected).mean() > 0.97  # near ties may fall either way
 
 
 def test_the_torch_class_does_not_hide_its_function():
@@ -293,8 +324,8 @@ def test_evaluate_says_which_episodes_and_seeds_it_takes(tmp_path, own):
         options = {name: value for name, value in SMALL.items() if not name.endswith("_hidden")}
         options |= {"policy": "learn_modules:ActorCritic"}
     run_dir = shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path / "run", num_workers=0, **options).run_dir
-    for episodes in (0, -2):
-        with pytest.raises(ValueError, match=f"episodes is {episodes}, at least 1 is needed"):
+    for episodes in (0, -2, 3_000_000_000):
+        with pytest.raises(ValueError, match=f"episodes is {episodes}, it has to be a number from 1 to"):
             shoal.learn.evaluate(run_dir, episodes)
     for seed in (-1, 2**64):
         with pytest.raises(ValueError, match=f"seed is {seed}, it has to be a number from 0"):
@@ -304,6 +335,15 @@ def test_evaluate_says_which_episodes_and_seeds_it_takes(tmp_path, own):
     for seed in (2**32, 2**64 - 1, np.int64(7)):
         found = shoal.learn.evaluate(run_dir, np.int64(1), seed, num_workers=0)
         assert found == shoal.learn.evaluate(run_dir, 1, seed, num_workers=0)
+
+
+def test_an_episode_that_an_evaluation_cuts_is_warned_of(tmp_path):
+    run_dir = trained(tmp_path, learn_envs.Endless)
+    with pytest.warns(RuntimeWarning, match="1 of 1 episodes .* were cut after 200,000 steps, .* max_episode_steps="):
+        assert shoal.learn.evaluate(run_dir, 1, num_workers=0).lengths == [200_000]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert shoal.learn.evaluate(run_dir, 1, num_workers=0, max_episode_steps=50).lengths == [50]
 
 
 def test_evaluate_refuses_another_task(tmp_path):

@@ -16,6 +16,7 @@ import learn_envs
 import shoal
 from bench_scripts import script
 from learn_runs import arrays, lines
+from shoal.learn.ranks import Ranks
 
 SMALL: dict[str, Any] = {
     "num_envs": 8,
@@ -120,6 +121,15 @@ def test_a_rank_that_fails_ends_the_run_with_its_traceback_and_last_lines(tmp_pa
 def test_a_rank_that_cannot_begin_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(shoal.Error, match="nowhere to be found"):
         shoal.learn.train(learn_envs.AbsentInAWorker, run_dir=tmp_path / "run", nproc=2, **SMALL)
+
+
+def test_ranks_far_above_the_cpus_are_refused_before_any_starts() -> None:
+    most = 16 * len(os.sched_getaffinity(0))
+    with pytest.raises(
+        ValueError, match=f"nproc={most + 1} is more than 16 processes for each CPU .*: give at most {most}, or"
+    ):
+        Ranks(most + 1)
+    assert Ranks(most).size == most  # which start() would start
 
 
 def test_what_does_not_go_together_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

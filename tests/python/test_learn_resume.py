@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,19 @@ def test_environments_that_are_changed_on_resume_are_not_blamed(tmp_path):
     with pytest.warns(RuntimeWarning, match="so they were reset: env_kwargs changed. The run goes on with what"):
         result = shoal.learn.train(run_dir=tmp_path, num_workers=0, env_kwargs={"entropy": True}, resume=True)
     assert result.steps == 3000
+
+
+def test_so_it_is_where_they_were_changed_in_a_session_that_made_no_step(tmp_path):
+    shoal.learn.train("CartPole-v1", run_dir=tmp_path, num_workers=0, **SMALL)
+    changed = {"run_dir": tmp_path, "resume": True, "max_episode_steps": 20}
+    assert shoal.learn.train(**changed).steps == 3000
+    assert shoal.learn.train(**changed).steps == 3000
+    with pytest.warns(RuntimeWarning, match="so they were reset: max_episode_steps changed. The run goes on with what"):
+        shoal.learn.train(run_dir=tmp_path, resume=True, total_steps=4500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shoal.learn.train(run_dir=tmp_path, resume=True, total_steps=6000)
+    assert "changed" not in json.loads((tmp_path / "config.json").read_text())
 
 
 def test_the_seed_of_a_run_stays(tmp_path):

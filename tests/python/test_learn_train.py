@@ -69,6 +69,37 @@ def test_a_run_leaves_its_directory_behind(tmp_path):
     assert recorded["mean_return"] == result.mean_return
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_run_stays_in_its_folder_where_the_process_goes_elsewhere(tmp_path, monkeypatch, named, own):
+    """A relative folder is one of the working directory at the beginning: what came later lay in another one."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    options = {**SMALL, "num_workers": 0, "save_every_seconds": 0}
+    if own:
+        pytest.importorskip("torch")
+        options |= {"policy": "learn_modules:ActorCritic", "policy_hidden": None, "value_hidden": None}
+        options = {name: value for name, value in options.items() if value is not None}
+    with shoal.learn.Trainer(learn_envs.Drift, run_dir="run" if named else None, **options) as trainer:
+        os.chdir("elsewhere")
+        trainer.start()
+        trainer.wait()
+        result = trainer.result()
+        shown = repr(trainer)
+    assert not result.run_dir.is_absolute() and f"in {result.run_dir}" in shown
+    assert result.run_dir == Path("run") or not named
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    files = {path.name for path in (tmp_path / result.run_dir).iterdir()}
+    assert files == {"checkpoints", "config.json", "lock", "progress.jsonl", "result.json"}
+    os.chdir(tmp_path)
+    (tmp_path / result.run_dir / "result.json").unlink()
+    with shoal.learn.Trainer(run_dir=result.run_dir, resume=True, total_steps=2000) as trainer:
+        os.chdir("elsewhere")
+        trainer.start()
+        trainer.wait()
+    assert (tmp_path / result.run_dir / "result.json").exists()
+
+
 def test_status_and_poll_follow_the_run(tmp_path):
     with shoal.learn.Trainer(learn_envs.Drift, run_dir=tmp_path / "run", num_workers=0, **SMALL) as trainer:
         assert trainer.status()["phase"] == "ready"
@@ -383,6 +414,7 @@ def test_a_list_that_has_grown_does_not_go_on(tmp_path):
     ("options", "message"),
     [
         ({"learnign_rate": 1}, 'no option "learnign_rate"; the nearest is "learning_rate"'),
+        ({"self": 1}, 'no option "self"'),
         ({"preset": "claenrl"}, 'no preset "claenrl"; the nearest is "cleanrl"'),
         ({"num_envs": 0}, "num_envs is 0"),
         ({"gamma": 1.5}, "gamma"),
@@ -401,6 +433,7 @@ def test_a_bad_option_is_one_clear_error_before_anything_starts(tmp_path, option
     [
         ({"num_workers": "2"}, r"num_workers=…\) takes an int, got '2'"),
         ({"preset": 5}, "preset is 5, it has to be a name"),
+        ({"algorithm": "appo", "listen": 3}, 'listen is 3, it has to be text: "host:port"'),
         ({"policy_hidden": {8}}, r"options are numbers, strings, lists and None, and policy_hidden is \{8\}"),
         ({"on_fault": "restart"}, "train has no on_fault=, .*resume='auto'; or write the loop over make_vec"),
         ({"worker": shoal.WorkerOptions()}, "train has no worker=, which is an argument of shoal.make_vec"),
@@ -481,6 +514,27 @@ def test_a_damaged_result_stands_in_no_runs_way(tmp_path, text):
     assert shoal.learn.train(run_dir=tmp_path, resume=True).ending == "budget"
     (tmp_path / "config.json").write_text('{"format": "shoal.run"}')
     with pytest.raises(ValueError, match="config.json is damaged: it has no env and no config"):
+        shoal.learn.evaluate(tmp_path, episodes=1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ({"config": [1]}, r"config = \[1\]"),
+        ({"config": {}}, "no seed among its options"),
+        ({"env": 3}, "env = 3"),
+        ({"env_kwargs": 3, "unrecorded": 4}, "env_kwargs = 3 and unrecorded = 4"),
+        ({"policy": None}, "no policy_name and no device"),
+        ({"listen": 3}, "listen = 3"),
+    ],
+)
+def test_a_damaged_config_is_one_clear_error(tmp_path, damage, said):
+    shoal.learn.train("shoal/CartPole-v1", run_dir=tmp_path, pause_at_step=160, **SMALL)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | damage))
+    with pytest.raises(ValueError, match=f"config.json is damaged: it has {said}; put a copy of it in its place"):
+        shoal.learn.train(run_dir=tmp_path, resume=True)
+    with pytest.raises(ValueError, match=f"config.json is damaged: it has {said}; put a copy of it in its place"):
         shoal.learn.evaluate(tmp_path, episodes=1)
 
 

@@ -49,7 +49,7 @@ def evaluate(
         wrong_use(f"--seed takes at most {_LARGEST_SEED}, not {seed}")
     if gif is not None:
         _check_gif(gif)
-    recorded = read_config(run_of(run), needs=("env", "config"))
+    recorded = read_config(run_of(run), to_build=True)
     own = recorded["env"]
     named = env if env is not None or not recorded.get("env_is_id", True) else own
     if named is None and recorded.get("env_path") is None:

@@ -45,8 +45,8 @@ class Lines(Quiet):
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LINE_EVERY
-        line = f"{status['step']:,} of {self._total_steps:,} steps   {_speed(status)}{_collectors(status)}   {_returns(status)}   {_losses(status)}"
-        print(line.rstrip(), file=sys.stderr, flush=True)
+        done = f"{status['step']:,} of {self._total_steps:,} steps   {_speed(status)}{_collectors(status)}"
+        print(f"{done}   {_figures(status)}".rstrip(), file=sys.stderr, flush=True)
 
 
 class Bar(Quiet):
@@ -81,9 +81,7 @@ class Bar(Quiet):
 
     def show(self, status: Mapping[str, Any]) -> None:
         self._progress.update(self._task, completed=status["step"], speed=_speed(status) + _collectors(status))
-        evaluating = "evaluating …" if status.get("phase") == "evaluating" else ""
-        line = "   ".join(part for part in (_returns(status), evaluating, _losses(status)) if part)
-        self._live.update(self._drawn(line), refresh=True)
+        self._live.update(self._drawn(_figures(status)), refresh=True)
 
     def _drawn(self, line: str) -> Any:
         from rich.text import Text
@@ -97,6 +95,11 @@ def _speed(status: Mapping[str, Any]) -> str:
 
 def _collectors(status: Mapping[str, Any]) -> str:
     return f"  {status['collectors']} collectors" if _known(status, "collectors") else ""
+
+
+def _figures(status: Mapping[str, Any]) -> str:
+    evaluating = "evaluating …" if status.get("phase") == "evaluating" else ""
+    return "   ".join(part for part in (_returns(status), evaluating, _losses(status)) if part)
 
 
 def _returns(status: Mapping[str, Any]) -> str:

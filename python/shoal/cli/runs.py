@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from shoal.cli.console import fail, nearest, printable, program, wrong_use
 
 
-def read_config(run_dir: Path, needs: Iterable[str] = ()) -> dict[str, Any]:
-    """What the run was told (config.json). Fails with one line when `run_dir` is not the folder of a run, or it was not told what it needs."""
+def read_config(run_dir: Path, *, to_build: bool = False) -> dict[str, Any]:
+    """What the run was told (config.json). Fails with one line when `run_dir` is not the folder of a run, or that is damaged.
+
+    Args:
+        to_build: environments or a learner are built of it, so that it has to have what they need.
+    """
     if not os.path.isdir(run_dir):  # False for a name that is too long, too
         wrong_use(why_no_folder(run_dir))
     file = run_dir / "config.json"
@@ -22,6 +25,8 @@ def read_config(run_dir: Path, needs: Iterable[str] = ()) -> dict[str, Any]:
     except FileNotFoundError:
         folder = run_dir.resolve().parent
         if folder.name == "checkpoints" and (folder.parent / "config.json").exists():
+            if (run_dir / "state.json").exists():
+                fail(f"{str(run_dir)!r} is a checkpoint: name the folder of its run, {printable(str(folder.parent))}")
             fail(f"the checkpoint {str(run_dir)!r} is damaged: it has no state.json")
         runs = sorted(run_dir.glob("*/config.json"), key=lambda path: path.stat().st_mtime)
         which = f"; it holds runs, the latest is {printable(str(runs[-1].parent))}" if runs else ""
@@ -32,8 +37,11 @@ def read_config(run_dir: Path, needs: Iterable[str] = ()) -> dict[str, Any]:
         fail(f"{str(file)!r} is damaged: {error}")
     if not isinstance(config, dict) or config.get("format") != "shoal.run":
         fail(f"{str(file)!r} was not written by Shoal")
-    if missing := [name for name in needs if name not in config]:
-        fail(f"{str(file)!r} is damaged: it has no {' and no '.join(missing)}")
+    if to_build:
+        from shoal.runs import damage_of
+
+        if damage := damage_of(config):
+            fail(f"{str(file)!r} is damaged: {damage}")
     return config
 
 

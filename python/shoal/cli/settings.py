@@ -28,7 +28,10 @@ def from_file(file: Path) -> dict[str, Any]:
         fail(f"cannot read {str(file)!r}: {error.strerror}")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         wrong_use(f"{str(file)!r} is not TOML: {error}")
-    return _flat(document, str(file))
+    settings = _flat(document, str(file))
+    return {
+        name: value if _KINDS.get(name, (None,))[0] is str else _read_word(value) for name, value in settings.items()
+    }
 
 
 _TABLES = ("env_kwargs", "atari")  # settings whose value is a table
@@ -120,4 +123,9 @@ def _pair(word: str, flag: str) -> tuple[str, Any]:
     try:
         return name.strip(), json.loads(text)
     except ValueError:
-        return name.strip(), _WORDS.get(text.strip().lower(), text)
+        return name.strip(), _read_word(text)
+
+
+def _read_word(value: Any) -> Any:
+    """What the text of one of `_WORDS` says, in any case; any other value is itself. TOML has no null."""
+    return _WORDS.get(value.strip().lower(), value) if isinstance(value, str) else value

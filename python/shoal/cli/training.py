@@ -71,7 +71,7 @@ class Training:
         env = self._settings.get("env")
         if self._resume is True:
             assert self._run_dir is not None
-            recorded = runs.read_config(self._run_dir, needs=("env", "config"))
+            recorded = runs.read_config(self._run_dir, to_build=True)
             if env is not None:
                 env = self._settings["env"] = environments.resolve(env)
             env = _checked_env(self._run_dir, recorded, env)
@@ -104,9 +104,9 @@ class Training:
                 if trainer.rank == 0:
                     if self._resume and result.steps == began_at and (was_over := self._why_over(result)):
                         (note if json else say)(was_over)
-                    _report(result, json, ranks)
+                    _report(result, trainer.run_dir, json, ranks)
         except (KeyboardInterrupt, Terminated) as signalled:
-            raise CommandError(_how_to_go_on(trainer), _status_of(signalled)) from None
+            raise CommandError(_how_to_go_on(trainer, self._run_dir), _status_of(signalled)) from None
         except OSError as error:
             if error.__cause__ is None:
                 self._check_folder()
@@ -135,7 +135,7 @@ class Training:
             read_run(self._run_dir)
         except (OSError, ValueError):
             return []  # no run was there: whose they are is unknown
-        return sorted(self._run_dir.glob("events.out.tfevents.*"))
+        return sorted(self._run_dir.absolute().glob("events.out.tfevents.*"))
 
     def _check_folder(self) -> None:
         """Fails with one line where results cannot be written."""
@@ -328,14 +328,18 @@ def _conduct(trainer: Trainer, quiet: bool, older: Sequence[Path], rounded: str 
     return result
 
 
-def _how_to_go_on(trainer: Trainer | None) -> str:
-    """Of a run that a signal ended outside of its iterations: what to do about it."""
+def _how_to_go_on(trainer: Trainer | None, run_dir: Path | None) -> str:
+    """Of a run that a signal ended outside of its iterations: what to do about it.
+
+    Args:
+        run_dir: as it was given.
+    """
     from shoal.learn.config import holds_run
 
     if trainer is None or not holds_run(trainer.run_dir):
         began = trainer is not None and trainer.status()["step"] > 0
         return f"stopped before the first {'checkpoint' if began else 'step'}"
-    return f"stopped; go on with:  {command('train', '--resume', trainer.run_dir)}"
+    return f"stopped; go on with:  {command('train', '--resume', run_dir or trainer.run_dir)}"
 
 
 def _seen_from_elsewhere(address: str) -> str:
@@ -360,11 +364,11 @@ def _status_of(signalled: BaseException) -> int:
     return 130 if isinstance(signalled, KeyboardInterrupt) else 143
 
 
-def _report(result: Result, json: bool, ranks: int) -> None:
+def _report(result: Result, folder: Path, json: bool, ranks: int) -> None:
     tell = note if json else say
     tell(_summary(result, ranks))
-    curve = _curve(result)
-    tell(f"  results   {result.run_dir}" + (f"   curve {curve}" if curve else ""))
+    curve = _curve(result, folder)
+    tell(f"  results   {result.run_dir}" + (f"   curve {result.run_dir / curve}" if curve else ""))
     tell(f"  evaluate  {command('eval', result.run_dir)}")
     if result.ending == "stopped":
         tell(f"  go on     {command('train', '--resume', result.run_dir)}")
@@ -400,16 +404,15 @@ def _summary(result: Result, ranks: int) -> str:
     return f"{line}: mean return {result.mean_return:.1f}{spread} over {of}"
 
 
-def _curve(result: Result) -> Path | None:
-    """Draws curve.png; nothing where no episode has ended."""
+def _curve(result: Result, folder: Path) -> str | None:
+    """The name of the picture that it draws into the run's folder; nothing where no episode has ended."""
     from shoal.cli.curve import draw, read_curves
 
-    curves = read_curves(result.run_dir)
+    curves = read_curves(folder)
     if not curves:
         return None
-    out = result.run_dir / "curve.png"
-    draw({str(result.run_dir): curves}, out, title=f"{result.env}, seed {result.seed}")
-    return out
+    draw({str(result.run_dir): curves}, folder / "curve.png", title=f"{result.env}, seed {result.seed}")
+    return "curve.png"
 
 
 def _seconds_of_this_process() -> float:

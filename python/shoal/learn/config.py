@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shoal import _learn
+from shoal.runs import damage_of
 
 __all__ = ["algorithm_names", "config_names", "override", "preset_for", "read_run", "rounded_steps"]
 
@@ -95,6 +96,6 @@ def read_run(run_dir: Path) -> dict[str, Any]:
         raise ValueError(f"{file} is damaged: {error}") from None
     if not isinstance(run, dict) or run.get("format") != RUN_FORMAT:
         raise ValueError(f"{file} was not written by Shoal")
-    if missing := [name for name in ("env", "config") if name not in run]:
-        raise ValueError(f"{file} is damaged: it has no {' and no '.join(missing)}")
+    if damage := damage_of(run):
+        raise ValueError(f"{file} is damaged: {damage}")
     return run

@@ -21,6 +21,7 @@ from shoal.vector.wrappers import Wrapper, import_path
 
 __all__ = [
     "LEAST_REPLAY",
+    "LONGEST_EPISODE",
     "EnvOptions",
     "build",
     "close",
@@ -36,6 +37,7 @@ __all__ = [
     "require_all_in_run",
     "resumed_env",
     "same_id",
+    "told_of_cuts",
     "warn_of_cut_episodes",
 ]
 
@@ -347,6 +349,21 @@ def warn_of_cut_episodes(options: EnvOptions, envs: VectorEnv, config: Mapping[s
         f"num_envs={config['num_envs']} together, resets them more seldom, replay_limit=0 never",
         RuntimeWarning,
         stacklevel=4,
+    )
+
+
+LONGEST_EPISODE = 200_000
+"""Steps after which an episode of an evaluation is cut, counted, and reset: none runs for ever."""
+
+
+def told_of_cuts(lengths: Sequence[int]) -> str | None:
+    """A sentence on the episodes of an evaluation that were cut; None where none was."""
+    cut = sum(length >= LONGEST_EPISODE for length in lengths)
+    if not cut:
+        return None
+    return (
+        f"{cut} of {len(lengths)} episodes of an evaluation were cut after {LONGEST_EPISODE:,} steps, and count as they were then: "
+        "give the environment a time limit, max_episode_steps="
     )
 
 

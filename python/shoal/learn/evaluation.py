@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,8 @@ def evaluate(
     """Runs whole episodes with the policy of a run.
 
     Every environment gives the same number of episodes (the first ones one more), and all of them count, so short
-    episodes weigh no more than long ones. The same arguments give the same returns, whatever the number of workers.
+    episodes weigh no more than long ones. The same arguments give the same returns, whatever the number of workers. An episode
+    of 200,000 steps is cut there and counts as it is, which is warned of.
 
     Args:
         run_dir: the directory of a run.
@@ -75,13 +77,13 @@ def evaluate(
         num_workers: as in `shoal.make_vec`.
 
     Raises:
-        ValueError: for less than one episode, a seed that is not from 0 to 2**64 - 1, less episodes or environments than a list
+        ValueError: for less than one episode or more than 2**31 - 1, a seed that is not from 0 to 2**64 - 1, less episodes or environments than a list
             of factories has, and environments with other spaces than those that the policy was trained with; for what the run had and could not record, and is not given here: `env` or
             wrappers that no import path leads to, arguments that JSON cannot hold.
     """
     episodes, seed = _whole("episodes", episodes), _whole("seed", seed)
-    if episodes < 1:
-        raise ValueError(f"evaluate: episodes is {episodes}, at least 1 is needed")
+    if not 1 <= episodes < 2**31:
+        raise ValueError(f"evaluate: episodes is {episodes}, it has to be a number from 1 to 2**31 - 1")
     if not 0 <= seed < 2**64:
         raise ValueError(f"evaluate: seed is {seed}, it has to be a number from 0 to 2**64 - 1")
     loaded = load_policy(run_dir, which, policy=policy, device=device)
@@ -105,6 +107,8 @@ def evaluate(
         raise
     finally:
         environments.close(envs)
+    if told := environments.told_of_cuts(result["lengths"]):
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
     return Evaluation(**result)
 
 

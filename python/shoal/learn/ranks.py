@@ -17,6 +17,8 @@ __all__ = ["Ranks", "begin", "policy_on_ranks"]
 Group = _core.group.Group
 Launch = _core.group.Launch
 
+_RANKS_OF_A_CPU = 16
+"""That `nproc=` starts: far more than are of use, far fewer than fill memory."""
 _started_as: Any = None  # the Launch of a process that `nproc=` started
 
 
@@ -43,11 +45,16 @@ class Ranks:
             alone: it is a policy= that is trained, which ranks cannot do together.
 
         Raises:
-            ValueError: for a number that is none, or more than 1 where a launcher has started this process; for `alone` where
-                there would be several.
+            ValueError: for a number that is none, or far above that of CPUs, or more than 1 where a launcher has started this
+                process; for `alone` where there would be several.
         """
         if nproc is not None and (not isinstance(nproc, int) or isinstance(nproc, bool) or nproc < 1):
             raise ValueError(f"nproc is {nproc!r}, it has to be a number of processes, 1 or more")
+        if nproc is not None and nproc > (most := _RANKS_OF_A_CPU * len(os.sched_getaffinity(0))):
+            raise ValueError(
+                f"nproc={nproc} is more than {_RANKS_OF_A_CPU} processes for each CPU that this one may use, where they only take "
+                f"turns: give at most {most}, or start them on several hosts, by torchrun, mpirun or srun"
+            )
         self._nproc = nproc
         self._workers: dict[int, _core.process.WorkerProcess] = {}
         self._patience = 5.0  # seconds for one of them to end by itself

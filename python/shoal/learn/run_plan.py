@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from shoal._version import __version__
 from shoal.learn import environments
 from shoal.learn.config import algorithm_names, config_names, holds_run, override, preset_for, read_run
+from shoal.learn.durable import found
 from shoal.learn.ranks import Ranks, policy_on_ranks
 from shoal.learn.remote import MAX_LAG
 from shoal.runs import preset as preset_config
@@ -42,6 +44,8 @@ class RunPlan:
         config: the options of its algorithm, all of them.
         overrides: those among them that were given.
         policy: a network of the user's; None: one of Shoal's.
+        run_dir: where its files are, absolute: what is imported and stepped here may change the working directory.
+        called: `run_dir` as it was given, for messages.
         goes_on: it is the run that `run_dir` holds.
         changed: the options of its environments that are not what they were when it began.
         listen: where collectors come to; None: the run steps its environments itself.
@@ -57,6 +61,7 @@ class RunPlan:
     policy: Any
     device: Any
     run_dir: Path
+    called: Path
     goes_on: bool
     num_workers: int | None
     listen: str | None
@@ -106,8 +111,12 @@ class Request:
     overrides: dict[str, Any]
     as_told: bool = field(default=False, init=False)
     """The run goes on with what it was told when it began, whatever else is asked for."""
+    folder: Path | None = field(default=None, init=False)
+    """`run_dir`, absolute."""
 
     def __post_init__(self) -> None:
+        if self.run_dir is not None:
+            self.folder = Path(self.run_dir).absolute()
         self.num_workers = _plain(self.num_workers)
         self.overrides = {name: _plain(value) for name, value in self.overrides.items()}
 
@@ -116,6 +125,8 @@ class Request:
         _refuse_arguments_of_environments(self.overrides)
         if self.preset is not None and not isinstance(self.preset, str):
             raise TypeError(f"preset is {self.preset!r}, it has to be a name: preset_names() has them")
+        if self.listen is not None and not isinstance(self.listen, str):
+            raise TypeError(f'listen is {self.listen!r}, it has to be text: "host:port", where collectors come to')
         if self.listen is not None and self.resume is not True:
             if self.algorithm not in _LISTENING:
                 raise ValueError(f"listen= is for algorithm= 'appo' and 'impala', not for {self.algorithm or 'ppo'}")
@@ -184,9 +195,10 @@ class Request:
         environments.require_all_in_run(self.env, config)
         if self.device is not None and self.policy is None:
             raise ValueError("device= says where a policy= computes; Shoal's own networks compute on the CPU")
-        run_dir = self.run_dir
-        if run_dir is None:
+        run_dir, folder = self.run_dir, self.folder
+        if run_dir is None or folder is None:
             run_dir = ranks.same(lambda: str(new_run_dir(name, algorithm, config["seed"])))
+            folder = Path(run_dir).absolute()
         return RunPlan(
             self.env,
             options,
@@ -195,6 +207,7 @@ class Request:
             overrides,
             self.policy,
             self.device,
+            folder,
             Path(run_dir),
             goes_on=False,
             num_workers=self.num_workers,
@@ -204,7 +217,7 @@ class Request:
         )
 
     def _recorded(self, ranks: Ranks) -> RunPlan:
-        about, config = ranks.same(self._read)
+        about, config, step = ranks.same(self._read)
         if self.as_told:
             self.options = self.options.only(about.get("unrecorded", []))
         policy, device = _network_of(about, self.policy, self.device)
@@ -215,13 +228,15 @@ class Request:
         num_workers = _recorded_workers(about, self.num_workers)
         options = self.options.over_run(about, "train(…, resume=True")
         given = self.options.changes_of(about).record()
-        changed = self.options.differing_from(about)
+        changed = _changed_at(step, about.pop("changed", {}), self.options.differing_from(about))
+        if changed:
+            about["changed"] = {"at_step": step, "options": changed}
         about |= {name: value for name, value in given.items() if self.options.says(name) or name == "unrecorded"}
         if self.listen is not None and "listen" not in about:
             raise ValueError(
                 "this run steps its environments itself, and does not go on with collectors: leave out listen="
             )
-        assert self.run_dir is not None  # _read() has refused that
+        assert self.run_dir is not None and self.folder is not None  # _read() has refused that
         return RunPlan(
             env,
             options,
@@ -230,6 +245,7 @@ class Request:
             self.overrides,
             policy,
             device,
+            self.folder,
             Path(self.run_dir),
             goes_on=True,
             num_workers=num_workers,
@@ -237,9 +253,9 @@ class Request:
             changed=changed,
         )
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the run's folder says of it, and its options with some changed."""
-        if self.run_dir is None:
+    def _read(self) -> tuple[dict[str, Any], dict[str, Any], int | None]:
+        """What the run's folder says of it, its options with some changed, and the step of its last checkpoint."""
+        if self.run_dir is None or self.folder is None:
             raise TypeError("resume=True needs run_dir=, the directory of the run")
         if self.preset is not None or self.config is not None:
             raise ValueError("a resumed run keeps its options: leave out preset= and config=, and override single ones")
@@ -258,7 +274,25 @@ class Request:
                 f"seed={seed}: the run in {self.run_dir} began with seed={config['seed']}, and all that it draws follows from that: "
                 "leave it out, or begin a new run"
             )
-        return about, override(config, overrides)
+        return about, override(config, overrides), _step_of(self.folder / "checkpoints" / "last")
+
+
+def _step_of(checkpoint: Path) -> int | None:
+    """None of one that is damaged, which is told where it is loaded."""
+    try:
+        return int(json.loads((found(checkpoint) / "state.json").read_text())["step"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _changed_at(step: int | None, before: Mapping[str, Any], now: Sequence[str]) -> list[str]:
+    """The options of environments that are not what they were at `step`.
+
+    Args:
+        before: those that changed in an earlier session, and at which step, as config.json has it: the session may have made none.
+        now: those that change in this session.
+    """
+    return sorted({*now, *(before.get("options", ()) if before.get("at_step") == step else ())})
 
 
 def _recorded_workers(run: Mapping[str, Any], num_workers: int | None) -> int | None:
@@ -325,7 +359,7 @@ def _tell_what_is_left_out(
     if differs:
         _logger.warning(
             "the run %s goes on as it was told when it began, with %s; resume=True or --resume RUN changes the options of a run",
-            plan.run_dir,
+            plan.called,
             ", ".join(differs),
         )
 

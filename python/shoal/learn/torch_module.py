@@ -4,7 +4,7 @@ they load into it, or into anything like it, by `module.load_state_dict(safetens
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class TorchPolicy(nn.Module):
         self._has_normalizer = config["normalize_obs"] and normalized > 0
         self._pixel_mean = config.get("pixel_mean", 0.0)
         if images:
-            self.cnn = nn.ModuleDict({module_name(leaf): _nature_cnn(image_shape(leaf)) for leaf in images})
+            self.cnn = _Pictures({module_name(leaf): _nature_cnn(image_shape(leaf)) for leaf in images})
         width = dense + NATURE_FEATURES * len(images)
         activation = _ACTIVATIONS[config["activation"]]
         (self._action,) = leaves(action_space)
@@ -222,7 +222,7 @@ class TorchPolicy(nn.Module):
                 if image_order(leaf) == "last":
                     value = value.permute(0, 3, 1, 2)
                 value = value.reshape(-1, *image_shape(leaf))
-                images.append(self.cnn[module_name(leaf)](value.float() / 255 - self._pixel_mean))
+                images.append(self.cnn.of(module_name(leaf))(value.float() / 255 - self._pixel_mean))
             else:
                 flat = _dense(leaf, value)
                 if self._has_normalizer and is_normalized(leaf):
@@ -243,6 +243,34 @@ def _require_rows(leaf: Leaf, value: torch.Tensor) -> None:
         text += ", of each array of the observation" if leaf.keys else ""
         text += "; shoal.learn.load_policy(…).predict() takes one as it is, too"
     raise ValueError(text)
+
+
+class _Pictures(nn.ModuleDict):
+    """The networks of pictures, by their names in a checkpoint. One that is called as an attribute of every module, as "type", is
+    a submodule of a longer name, which load_state_dict() finds."""
+
+    def __init__(self, networks: dict[str, nn.Module]) -> None:
+        super().__init__()
+        self._renamed: dict[str, str] = {}
+        for name, network in networks.items():
+            key = name
+            while hasattr(self, key) or (key != name and key in networks):
+                key += "_"
+            if key != name:
+                self._renamed[name] = key
+            self[key] = network
+        self.register_load_state_dict_pre_hook(_rename)  # type: ignore[no-untyped-call]  # torch has no types for it
+
+    def of(self, name: str) -> nn.Module:
+        return self[self._renamed.get(name, name)]
+
+
+def _rename(pictures: _Pictures, state: MutableMapping[str, Any], prefix: str, *_: Any) -> None:
+    """The arrays of a checkpoint, as the submodules are called."""
+    for name, key in pictures._renamed.items():
+        of_name = f"{prefix}{name}."
+        for path in [path for path in state if path.startswith(of_name)]:
+            state[f"{prefix}{key}.{path.removeprefix(of_name)}"] = state.pop(path)
 
 
 class _Moments(nn.Module):

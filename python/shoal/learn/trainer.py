@@ -48,7 +48,7 @@ _PATIENCE = 5.0
 class Result:
     """What came of a run."""
 
-    run_dir: Path
+    run_dir: Path  # as it was given
     env: str
     seed: int
     ending: str  # "budget" (total_steps were made), "target" (target_return was reached), "stopped" (resumable)
@@ -115,9 +115,9 @@ def train(
         num_workers: worker processes (threads for native environments); see `shoal.make_vec`. With "a3c" the processes that
             step environments and learn, by default one a CPU; 0: one actor in this process. Of each rank where there are several.
         nproc: processes that train together, with "ppo" or "a2c", each on its share of the environments: this one, and as many
-            more as it starts. By default those that torchrun, mpirun, srun or Ray Train has started as ranks of one job,
-            which all call this with the same arguments; 1: this process alone. Only rank 0 evaluates, and reads and writes
-            `run_dir`. `shards=8` among the options gives the same policy, bit for bit, for 1, 2, 4 and 8 ranks. See
+            more as it starts, 16 for each CPU at most. By default those that torchrun, mpirun, srun or Ray Train has started as
+            ranks of one job, which all call this with the same arguments; 1: this process alone. Only rank 0 evaluates, and
+            reads and writes `run_dir`. `shards=8` among the options gives the same policy, bit for bit, for 1, 2, 4 and 8 ranks. See
             the guide's page "Several processes, several machines".
         listen: "host:port", with "impala" and "appo": the run learns from collectors that come there, from this host or others, each
             started by `shoal.learn.collect` or `shoal collect`, and steps no training environments itself. Each collector steps
@@ -129,7 +129,7 @@ def train(
             or "ppo.yml:LunarLander-v3" for that entry. Its algorithm is the one that the file is named after, unless
             `algorithm` says another. Other arguments go before what it says. What Shoal has not is an error that names it,
             what changes nothing here, or is done otherwise, a warning. Needs PyYAML.
-        run_dir: where results go; by default a new directory in ./runs.
+        run_dir: where results go; by default a new directory in ./runs. A relative one is of the working directory at this call.
         resume: continue the run in `run_dir`, with what it was told when it began. Training that was stopped, or killed,
             ends with the same policy, bit for bit, as if it never had been, where the environments follow the rule that
             what they do after reset(seed) depends on the seed and the actions alone. `env` is only needed where the run
@@ -236,6 +236,7 @@ class Trainer:
 
     def __init__(
         self,
+        /,  # overrides may have any name
         env: Any = None,
         algorithm: str | None = None,
         *,
@@ -287,6 +288,7 @@ class Trainer:
             self.env: str = plan.about["env"]
             self.seed: int = plan.config["seed"]
             self.run_dir = plan.run_dir
+            self._called = plan.called
             self._given = frozenset(overrides)
             self._why_reset = plan.why_reset()
             self._ended = False
@@ -403,7 +405,7 @@ class Trainer:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"a Trainer is not pickled: its run belongs to the process that made it. Hand its run_dir on, {str(self.run_dir)!r}"
+            f"a Trainer is not pickled: its run belongs to the process that made it. Hand its run_dir on, {str(self._called)!r}"
         )
 
     def start(self) -> None:
@@ -458,7 +460,7 @@ class Trainer:
     def _how_to_go_on(self) -> str:
         """After the death of a process that the run needs."""
         if holds_run(self.run_dir):
-            again = shlex.join(["shoal", "train", "--resume", str(self.run_dir)])
+            again = shlex.join(["shoal", "train", "--resume", str(self._called)])
             return f"The run goes on from its last checkpoint by resume=True, or:  {again}"
         return f"The run had no checkpoint yet, which is written every save_every_seconds={self.config['save_every_seconds']:g}: start it anew."
 
@@ -484,7 +486,7 @@ class Trainer:
             raise RuntimeError("Trainer.result: the run has not ended: wait() for its end first")
         with self._failing():
             result = json.loads(self._trainer.result())
-        return Result(**{**result, "run_dir": self.run_dir, "env": self.env, "seed": self.seed})
+        return Result(**{**result, "run_dir": self._called, "env": self.env, "seed": self.seed})
 
     def close(self) -> None:
         """Stops the run where it has not ended, waits for it, and closes the environments. Idempotent; never raises what
@@ -501,7 +503,7 @@ class Trainer:
         closed = "" if self._envs else ", closed"
         return (
             f"<Trainer of {self.env} with {self.config['algorithm']}, seed {self.seed}: {status['phase']}, "
-            f"{status['step']:,} of {status['total_steps']:,} steps, in {self.run_dir}{closed}>"
+            f"{status['step']:,} of {status['total_steps']:,} steps, in {self._called}{closed}>"
         )
 
     def _finish(self) -> None:

@@ -248,12 +248,21 @@ def _train_once(pool: Pool, side: str, task: dict[str, Any]) -> dict[str, Any]:
     """What the seed's process said, now or in an earlier call."""
     said = Path(task["run_dir"] + ".json")
     if said.is_file():
-        earlier: dict[str, Any] = json.loads(said.read_text())
-        return earlier
+        return _said_earlier(said)
     told = pool.train(side, task)
     if "return" in told:
         said.parent.mkdir(exist_ok=True)
         replace_file(said, json.dumps(told).encode())
+    return told
+
+
+def _said_earlier(file: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(file.read_text())
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or "return" not in told:
+        raise Error(f"{file} is damaged: remove it, and the seed goes on from its run, where that is kept beside it")
     return told
 
 

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
+from shoal.learn.environments import LONGEST_EPISODE
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["EpisodeLog", "summary", "whole_episodes"]
 
 _WINDOW = 100
-_LONGEST = 200_000
-"""Steps after which an episode of an evaluation is cut, counted, and reset: none runs for ever."""
 
 
 class EpisodeLog:
@@ -101,7 +100,7 @@ def whole_episodes(
         returns += np.where(skipped, 0, reward)
         lengths += ~skipped
         ended = (terminated | truncated) & ~skipped
-        too_long = (lengths >= _LONGEST) & ~ended
+        too_long = (lengths >= LONGEST_EPISODE) & ~ended
         for i in np.flatnonzero(ended | too_long):
             if len(done[i]) < wanted[i]:
                 done[i].append((float(returns[i]), int(lengths[i])))

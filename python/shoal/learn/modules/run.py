@@ -7,6 +7,7 @@ saving at times, and neither these nor a request to stop has an influence on tra
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 from shoal._learn import RunDirectory
 from shoal.errors import Error
 from shoal.learn.durable import found
-from shoal.learn.environments import LEAST_REPLAY
+from shoal.learn.environments import LEAST_REPLAY, told_of_cuts
 from shoal.learn.modules import scalars
 from shoal.learn.modules.acting import Acting
 from shoal.learn.modules.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
@@ -30,6 +31,7 @@ from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["TrainingRun", "rest_between_saves"]
 
+_logger = logging.getLogger("shoal.learn")
 _RATE_SECONDS = 2.0
 _UNSHOWN = ("finished", "action_std", "epochs")
 """What is measured, and is not in Trainer.status()."""
@@ -90,6 +92,7 @@ class TrainingRun:
         self._started = self._saved = time.monotonic()
         self._write_seconds = 0.0
         self._rate = 0.0
+        self._has_told_of_cuts = False
         if resume:
             self._load()
         directory.write_config(json.dumps({**about, "config": dict(config)}))
@@ -181,14 +184,15 @@ class TrainingRun:
     def _stand_by_best(self) -> None:
         """The evaluations after the last checkpoint may not be made again (where they are, they find the same): what is best
         stays so."""
+        standing = self._standing
         try:
             kept = read_checkpoint(self._directory.best, resumable=False).state["evaluation"]
         except Error:  # there is none, or it is damaged: the next is the best
-            return
-        standing = self._standing
-        if standing.best_return is None or kept["best_return"] > standing.best_return:
-            standing.best_return, standing.best_step = kept["best_return"], kept["best_step"]
-            self._publish()
+            standing.best_return, standing.best_step = None, 0
+        else:
+            if standing.best_return is None or kept["best_return"] > standing.best_return:
+                standing.best_return, standing.best_step = kept["best_return"], kept["best_step"]
+        self._publish()
 
     def _limit_replay(self) -> None:
         limit = self._config["replay_limit"]
@@ -239,7 +243,12 @@ class TrainingRun:
                 done = whole_episodes(self._eval_envs, Acting(network, actions), episodes, seed, self._stopping)
         finally:
             self._journal.update(phase="training")
-        return None if done is None else summary(*done)
+        if done is None:
+            return None
+        if not self._has_told_of_cuts and (told := told_of_cuts(done[1])):
+            self._has_told_of_cuts = True
+            _logger.warning(told)
+        return summary(*done)
 
     def _evaluate(self) -> None:
         target, final = self._config["target_return"], self._config["final_episodes"]
@@ -334,7 +343,7 @@ class TrainingRun:
         return result
 
     def _final_evaluation(self) -> dict[str, Any] | None:
-        """Of the best policy; the module has its last weights again afterwards."""
+        """Of the best policy, or of the last one where there is no best; the module has its last weights again afterwards."""
         if self._standing.best_return is None:
             return self._episodes(self._config["final_episodes"], For.FINAL)
         network, last = self._learner.network, self._learner.policy()

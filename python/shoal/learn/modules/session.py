@@ -29,9 +29,7 @@ __all__ = ["OF_SHOALS_UPDATES", "Session", "check_options"]
 
 _SMALL = 1_000_000
 """Parameters below which a network without convolutions computes no faster on several threads than on one."""
-_OF_SHOALS_NETWORKS = (
-    "policy_hidden value_hidden shared_hidden activation orthogonal_init value_gain log_std_init precision".split()
-)
+_OF_SHOALS_NETWORKS = "policy_hidden value_hidden shared_hidden activation orthogonal_init value_gain log_std_init precision pixel_mean".split()
 _OF_RANKS = ("shards", "split_update", "sync_fraction")
 """Of updates that several ranks share."""
 OF_SHOALS_UPDATES = ("recompute_advantages", "normalize_returns")

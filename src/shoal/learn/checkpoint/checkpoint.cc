@@ -102,14 +102,15 @@ void write_checkpoint(const fs::path& directory, const CheckpointArrays& arrays,
 }
 
 Checkpoint Checkpoint::read(const fs::path& path, Part part) {
-  const auto directory = find_directory(path);
   Checkpoint checkpoint;
-  checkpoint.state = read_state(directory);
-  checkpoint.policy = read_arrays(directory, kPolicyFile, checkpoint.state);
-  if (part == Part::kAll) {
-    checkpoint.optimizer = read_arrays(directory, kOptimizerFile, checkpoint.state);
-    checkpoint.envs = read_arrays(directory, kEnvsFile, checkpoint.state);
-  }
+  read_directory(path, [&](const fs::path& directory) {
+    checkpoint.state = read_state(directory);
+    checkpoint.policy = read_arrays(directory, kPolicyFile, checkpoint.state);
+    if (part == Part::kAll) {
+      checkpoint.optimizer = read_arrays(directory, kOptimizerFile, checkpoint.state);
+      checkpoint.envs = read_arrays(directory, kEnvsFile, checkpoint.state);
+    }
+  });
   return checkpoint;
 }
 

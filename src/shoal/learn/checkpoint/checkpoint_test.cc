@@ -7,6 +7,7 @@
 
 #include "shoal/learn/checkpoint/durable_file.h"
 #include "shoal/learn/testing/temporary_directory.h"
+#include "shoal/os/testing/child.h"
 
 namespace shoal::learn {
 namespace {
@@ -136,6 +137,21 @@ TEST_F(CheckpointTest, AWriterKilledBetweenTwoRenamesLeavesTheOldOneReadable) {
   write_checkpoint(last_, arrays(2), {{"step", 2}});
   EXPECT_EQ(Checkpoint::read(last_, Checkpoint::Part::kAll).state["step"], 2);
   EXPECT_THAT(names_in(last_.parent_path()), UnorderedElementsAre("last"));
+}
+
+TEST_F(CheckpointTest, IsReadWholeWhileAnotherTakesItsPlace) {
+  write_checkpoint(last_, arrays(0), {{"step", 0}});
+  const os::testing::Child writer([&] {
+    for (int step = 1;; ++step) write_checkpoint(last_, arrays(step), {{"step", step}});
+    return 0;
+  });
+  int last = 0;
+  for (int reads = 0; reads < 2000; ++reads) {
+    const int step = Checkpoint::read(last_, Checkpoint::Part::kAll).state["step"];
+    EXPECT_GE(step, last);
+    last = step;
+  }
+  EXPECT_GT(last, 0);
 }
 
 TEST_F(CheckpointTest, ADirectoryThatCannotBeMadeIsASystemError) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "shoal/os/error.h"
+#include "shoal/os/fd.h"
 
 namespace shoal::learn {
 namespace {
@@ -96,6 +97,13 @@ void throw_if(const std::error_code& error, const char* verb, const fs::path& pa
   if (error) throw SystemError(fmt::format("{} {}", verb, path.string()), error.value());
 }
 
+/// Whether this directory is the one at `path`.
+bool is_at(const os::Fd& directory, const fs::path& path) {
+  struct stat opened{}, found{};
+  return ::fstat(directory.get(), &opened) == 0 && ::stat(path.c_str(), &found) == 0 &&
+         opened.st_dev == found.st_dev && opened.st_ino == found.st_ino;
+}
+
 void remove_tree(const fs::path& path) {
   std::error_code error;
   fs::remove_all(path, error);
@@ -178,6 +186,20 @@ void replace_directory(const fs::path& path, const std::function<void(const fs::
 
 fs::path find_directory(const fs::path& path) {
   return !fs::exists(path) && fs::exists(old_name(path)) ? old_name(path) : path;
+}
+
+void read_directory(const fs::path& path, const std::function<void(const fs::path&)>& read) {
+  constexpr int kMostReads = 100;  // of one that somebody replaces all the time
+  for (int reads = 1;; ++reads) {
+    const fs::path directory = find_directory(path);
+    // While it is open no other has its number.
+    const os::Fd opened(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    try {
+      return read(directory);
+    } catch (const Error&) {
+      if (reads == kMostReads || !opened || is_at(opened, find_directory(path))) throw;
+    }
+  }
 }
 
 }  // namespace shoal::learn

@@ -43,4 +43,9 @@ void replace_directory(const std::filesystem::path& path,
 /// `path`, or `path` + ".old" when only that is there. `path` when neither is.
 std::filesystem::path find_directory(const std::filesystem::path& path);
 
+/// Calls `read` with what find_directory() finds; again where it throws an Error, and
+/// replace_directory() has put another in that place meanwhile.
+void read_directory(const std::filesystem::path& path,
+                    const std::function<void(const std::filesystem::path& directory)>& read);
+
 }  // namespace shoal::learn

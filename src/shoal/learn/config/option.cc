@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "shoal/os/error.h"
 
@@ -28,13 +29,17 @@ constexpr const char* kSplits[] = {"auto", "always", "never"};
 
 template <class Integer>
 void read_integer(const char* name, const json& value, Integer& out) {
-  const bool whole =
-      value.is_number_integer() ||
-      (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
-  if (!whole ||
-      std::abs(value.get<double>()) > static_cast<double>(std::numeric_limits<Integer>::max())) {
-    wrong_type(name, value, "a whole number");
+  bool fits = false;
+  if (value.is_number_unsigned()) {
+    fits = std::in_range<Integer>(value.get<std::uint64_t>());
+  } else if (value.is_number_integer()) {
+    fits = std::in_range<Integer>(value.get<std::int64_t>());
+  } else if (value.is_number_float()) {
+    const auto number = value.get<double>();
+    fits = std::floor(number) == number &&
+           std::abs(number) < std::ldexp(1.0, std::numeric_limits<Integer>::digits);
   }
+  if (!fits) wrong_type(name, value, "a whole number");
   out =
       value.is_number_integer() ? value.get<Integer>() : static_cast<Integer>(value.get<double>());
 }

@@ -13,6 +13,7 @@
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/learn/run/training_run.h"
 #include "shoal/learn/testing/temporary_directory.h"
+#include "shoal/os/testing/message_of.h"
 #include "shoal/vector/testing/thread_launcher.h"
 
 namespace shoal::learn {
@@ -366,6 +367,37 @@ TEST_F(TrainerTest, EnvironmentsThatCannotBeReplayedAreRestartedAndItIsSaid) {
   EXPECT_EQ(result.best_step, 1100);
   const auto kept = Checkpoint::read(best, Checkpoint::Part::kPolicy).state;
   EXPECT_EQ(kept["evaluation"], state["evaluation"]);
+}
+
+TEST_F(TrainerTest, WithoutItsBestPolicyARunGoesOnAndEndsWithTheNextBest) {
+  for (const bool damaged : {false, true}) {
+    auto config = small_config();
+    config.pause_at_step = 1000;
+    fs::remove_all(run("a"));
+    train(setup("a", config));
+    const auto best = run("a") / "checkpoints" / "best";
+    if (damaged) {
+      std::ofstream(best / "policy.safetensors", std::ios::binary) << "not this";
+    } else {
+      fs::remove_all(best);
+    }
+    config.pause_at_step.reset();
+    config.eval_every = 0;  // but once, at the end
+    const auto result = train(setup("a", config, true));
+    EXPECT_EQ(result.steps, 2000);
+    EXPECT_EQ(result.evaluated_episodes, config.final_episodes);
+    EXPECT_EQ(result.best_step, 2000);
+    EXPECT_TRUE(Checkpoint::read(best, Checkpoint::Part::kPolicy).state.contains("step"));
+  }
+}
+
+TEST_F(TrainerTest, WhatItsNetworkComputesStaysAsItWas) {
+  auto config = small_config();
+  config.pause_at_step = 1000;
+  train(setup("a", config));
+  config.learner().normalize_obs = false;
+  EXPECT_THAT(os::testing::message_of<CorruptFile>([&] { train(setup("a", config, true)); }),
+              HasSubstr("its run had normalize_obs = true, not false"));
 }
 
 TEST_F(TrainerTest, AnEarlyStopIsConfirmedByFreshEpisodes) {

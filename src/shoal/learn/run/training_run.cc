@@ -178,7 +178,8 @@ void TrainingRun::load(LearnerState learner) {
     if (state.at("config").at("num_envs") != setup_.config.num_envs)
       fail(fmt::format("it has {} environments, not {}: leave num_envs as it was",
                        state["config"]["num_envs"].dump(), setup_.config.num_envs));
-    for (const char* const name : {"activation", "pixel_mean"})  // of what its network computes
+    // Of what its network computes.
+    for (const char* const name : {"activation", "normalize_obs", "pixel_mean"})
       if (const auto its = state["config"].find(name);
           its != state["config"].end() && *its != to_flat_json(setup_.config).at(name))
         throw InvalidArgument("it is of a network that computes something else");
@@ -254,10 +255,28 @@ void TrainingRun::stand_by_best() {
     if (!(its_return > standing_.best_return)) return;
     standing_.best_return = its_return;
     standing_.best_step = evaluation.at("best_step").get<std::int64_t>();
-  } catch (const CorruptFile&) {  // there is none, or it is damaged: the next is the best
+  } catch (const CorruptFile&) {
+    forget_best();
   } catch (const json::exception&) {
+    forget_best();
   }
   publish_standing();
+}
+
+/// There is none, or it is damaged: the next is the best.
+void TrainingRun::forget_best() {
+  standing_.best_return.reset();
+  standing_.best_step = 0;
+}
+
+std::optional<TrainedPolicy> TrainingRun::best_policy() {
+  if (!standing_.best_return) return {};
+  try {
+    return TrainedPolicy::load(directory_->best());
+  } catch (const CorruptFile&) {
+    forget_best();
+    return {};
+  }
 }
 
 TrainResult TrainingRun::run(const std::stop_token& stop) {
@@ -518,8 +537,7 @@ TrainResult TrainingRun::finish(TrainResult::Ending ending, const std::stop_toke
 void TrainingRun::final_evaluation(TrainResult& result, const std::stop_token& stop) {
   auto evaluation = std::exchange(confirmation_, std::nullopt);
   if (!evaluation) {
-    std::optional<TrainedPolicy> best;
-    if (standing_.best_return) best = TrainedPolicy::load(directory_->best());
+    auto best = best_policy();
     evaluation = run_evaluation(best ? best->acting() : learner_->acting(),
                                 setup_.config.final_episodes, Purpose::kFinal, stop);
     if (!evaluation->complete) return;

@@ -19,6 +19,7 @@
 #include "shoal/learn/run/replayable_vector_env.h"
 #include "shoal/learn/run/run_directory.h"
 #include "shoal/learn/run/train_journal.h"
+#include "shoal/learn/run/trained_policy.h"
 #include "shoal/learn/run/trainer.h"
 #include "shoal/os/clock.h"
 
@@ -78,6 +79,9 @@ class TrainingRun {
   TrainResult finish(TrainResult::Ending ending, const std::stop_token& stop);
   void final_evaluation(TrainResult& result, const std::stop_token& stop);
   void stand_by_best();
+  void forget_best();
+  /// Nothing where no evaluation has kept one, or somebody has taken it away.
+  std::optional<TrainedPolicy> best_policy();
   void publish_standing();
   void record(ScalarRecord scalars);
   double seconds() const;
