@@ -8,6 +8,7 @@ import gc
 import os
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ import pytest
 from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError, ResetNeeded
 
 import shoal
-from sample_envs import CounterEnv, GatedEnv
+from same import assert_same
+from sample_envs import SPACES, CounterEnv, GatedEnv, SpaceEnv
+from shoal.vector.action_parts import batch_of
 
 
 class SlowEnv(CounterEnv):
@@ -161,7 +164,7 @@ def test_without_batch_size_a_batch_is_all_of_them(arguments: dict[str, Any]) ->
     envs.send([0, 1], [3, 1])
     with pytest.raises(AlreadyPendingCallError, match=r"\[1, 3\] were sent actions; send\(\) the others"):
         envs.step([0, 1, 0, 1])
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match=r"one for each of env_ids \[0, 2\]: expected int64 .* Nothing was sent"):
         envs.send([0, "left"], [0, 2])
     assert envs.in_flight == 2
     with pytest.raises(AlreadyPendingCallError, match=r"\[1, 3\] are in flight"):
@@ -171,6 +174,121 @@ def test_without_batch_size_a_batch_is_all_of_them(arguments: dict[str, Any]) ->
     envs.send([0, 1, 0, 1])
     envs.recv()
     envs.close()
+
+
+TOGETHER = pytest.mark.parametrize("num_workers", [0, 2])
+
+
+@TOGETHER
+@pytest.mark.parametrize("kind", SPACES)
+def test_actions_that_are_sent_in_parts_are_those_of_a_step(kind: str, num_workers: int) -> None:
+    with (
+        shoal.make_vec(SpaceEnv, 3, num_workers=num_workers, env_kwargs={"action": kind}) as envs,
+        shoal.make_vec(SpaceEnv, 3, num_workers=0, env_kwargs={"action": kind}) as straight,
+    ):
+        straight.reset(seed=1), envs.reset(seed=1)
+        space = envs.single_action_space
+        space.seed(1)
+        for _ in range(6):
+            one, two, three = (space.sample() for _ in range(3))
+            expected = straight.step(batch_of([one, two, three], space))
+            envs.send(batch_of([three, one], space), [2, 0])
+            envs.send([two] if isinstance(space, gymnasium.spaces.Dict) else batch_of([two], space), [1])
+            result = envs.recv()
+            assert result[4].pop("env_id").tolist() == [0, 1, 2] and result[4].pop("_env_id").all()
+            assert_same(result, expected)
+
+
+class PushedEnv(CounterEnv):
+    action_space = gymnasium.spaces.Box(-9, 9, (2,), np.float32)
+
+    def step(self, action: Any) -> Any:
+        return super().step(action[0])
+
+
+class SaidEnv(CounterEnv):
+    action_space = gymnasium.spaces.Dict(
+        {"list": gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(99)), "at": gymnasium.spaces.Discrete(9)}
+    )
+
+    def step(self, action: Any) -> Any:
+        return super().step(action["list"][0] + action["at"] / 10)
+
+
+@TOGETHER
+def test_a_part_is_the_environments_own_when_it_was_sent(num_workers: int) -> None:
+    with shoal.make_vec(PushedEnv, 4, num_workers=num_workers) as envs:
+        envs.reset()
+        buffer = np.ones((2, 2), np.float32)
+        envs.send(buffer, [0, 3])
+        buffer[:] = 7
+        envs.send(buffer, [1, 2])
+        assert envs.recv()[1].tolist() == [1, 7, 7, 1]
+    with shoal.make_vec(SaidEnv, 2, num_workers=num_workers) as envs:
+        envs.reset()
+        said, at = [1], np.array([1])
+        envs.send({"list": [said], "at": at}, [0])
+        said[0], at[:] = 2, 2
+        envs.send({"list": [said], "at": at}, [1])
+        assert envs.recv()[1].tolist() == [1.1, 2.2]
+
+
+NOT_PUSHED: list[tuple[Any, str]] = [
+    (
+        np.zeros((2, 5)),
+        r"expected float32 of shape \(2,\) for each of 2 .*, \(2, 2\) in all, got float64 of shape \(2, 5\)",
+    ),
+    (np.zeros((3, 2)), "got 3 of them"),
+    ([[1.0, 1.0]], "got 1 of them"),
+    ([[1.0, 1.0], [1.0]], "got list, of which NumPy says: .*inhomogeneous"),
+    ([[1.0, 1.0], [1.0, "1"]], "got <U32 of shape"),
+    ([[1.0, 1.0], [1.0, {}]], r"got object of shape \(2, 2\): float\(\) argument"),
+    (np.full((2, 2), 1e300), "got float64 .* with values that float32 cannot hold"),
+    (np.ones((2, 2), complex), "got complex128"),
+    ({"push": 1}, "got one dict"),
+    (1.0, "got one float"),
+]
+NOT_SAID: list[tuple[Any, str]] = [
+    ({"list": [(1,), (1,)]}, "a dict with the keys 'at', 'list', got dict without 'at'"),
+    ([{"list": (1,), "at": 1}, {"list": (1,)}], "a dict with the keys 'at', 'list', got list"),
+    ({"list": [(1,)], "at": [1, 1]}, "for 'list' expected one for each of 2 environments, got 1 of them"),
+    ({"list": [(1,), (1,)], "at": [0.5, 1]}, "for 'at' int64 .* values that int64 cannot hold"),
+    ({"list": [(1,), threading.Lock()], "at": [1, 1]}, "cannot pickle '_thread.lock' object"),
+    ({"list": 1, "at": [1, 1]}, "not iterable"),
+]
+
+
+@TOGETHER
+@pytest.mark.parametrize("env", [PushedEnv, SaidEnv])
+def test_a_part_that_does_not_fit_is_refused_when_it_is_sent(env: type, num_workers: int) -> None:
+    refused, good = (NOT_PUSHED, [[1, 1]]) if env is PushedEnv else (NOT_SAID, [{"list": (1,), "at": np.float64(0)}])
+    with shoal.make_vec(env, 4, num_workers=num_workers) as envs:
+        envs.reset()
+        envs.send(good, [1])
+        for actions, text in refused:
+            with pytest.raises(ValueError, match=rf"one for each of env_ids \[0, 2\]: .*{text}.*\. Nothing was sent"):
+                envs.send(actions, [0, 2])
+            assert envs.in_flight == 1
+        envs.send(2 * good, [0, 2])
+        with pytest.raises(ValueError, match=r"env_ids \[3\]"):
+            envs.send(refused[0][0], [3])
+        envs.send(good, [3])
+        assert envs.recv()[1].tolist() == [1.0] * 4
+
+
+def test_one_action_a_dict_is_refused_with_its_part_where_environments_are_stepped_one_by_one() -> None:
+    with shoal.make_vec(SpaceEnv, 2, num_workers=0, batch_size=2, env_kwargs={"action": "nested"}) as envs:
+        envs.reset()
+        good = envs.single_action_space.sample()
+        for wrong, text in (
+            ({**good, "flag": 0.5}, "for 'flag' int8 .* cannot hold"),
+            ({**good, "outer": (good["outer"][0],)}, "for 'outer/0' a dict"),
+            ({**good, "outer": ({"a": 1}, 2)}, "for 'outer/0' a dict with the keys 'a', 'b'"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                envs.send([good, wrong], [0, 1])
+        envs.send([good, good], [0, 1])
+        envs.recv()
 
 
 def test_the_first_that_are_ready_come_first() -> None:
@@ -353,6 +471,46 @@ def test_an_exception_is_raised_as_it_was(backend: dict[str, Any]) -> None:
     envs.close()
 
 
+class Unreadable:
+    def __reduce__(self) -> Any:
+        return int, ("none",)
+
+
+class OddInfos(CounterEnv):
+    """The info of its second step cannot be taken with others'."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(length=99)
+        self.kind = kind
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)[:4]
+        if self.steps != 2:
+            return (*result, {})
+        return (*result, {"odd": np.zeros(2 + int(action)) if self.kind == "shapes" else Unreadable()})
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [("shapes", {"num_workers": 0}), ("shapes", {"num_workers": 1}), ("pickle", {"num_workers": 1})],
+)
+def test_infos_that_cannot_be_taken_are_told_once(kind: str, backend: dict[str, Any]) -> None:
+    with shoal.make_vec(OddInfos, 4, batch_size=2, env_kwargs={"kind": kind}, **backend) as envs:
+        envs.reset(seed=0)
+        for steps in range(1, 5):
+            envs.send([0, 1], [3, 1])
+            if steps != 2:
+                assert envs.recv()[0][:, 1].tolist() == [steps, steps]
+                continue
+            with pytest.raises(ValueError, match="broadcast" if kind == "shapes" else "invalid literal") as raised:
+                envs.recv()
+            if hasattr(raised.value, "__notes__"):  # from Python 3.11 on
+                assert re.search(r"environments \[(3, 1|1, 3)\]", raised.value.__notes__[-1])
+            assert envs.in_flight == 0 and sorted(envs.env_ids) == [1, 3]
+            with pytest.raises(NoAsyncCallError):
+                envs.recv()
+
+
 def test_a_death_is_raised_with_its_environments() -> None:
     envs = shoal.make_vec(SlowEnv, 4, num_workers=2, batch_size=1)
     envs.reset(seed=0)
@@ -452,3 +610,97 @@ class TestPool:
                 assert infos["index"].tolist() == list(range(envs.num_envs))
             one.close()
             other.close()
+
+
+def masked(*ids: int, **options: Any) -> dict[str, Any]:
+    """Options of a reset of these of three environments."""
+    return {**options, "reset_mask": np.isin(np.arange(3), ids)}
+
+
+def levels(envs: Any, count: int) -> dict[int, Any]:
+    """What TalkingEnvs were told in `count` batches of one."""
+    told = {}
+    for _ in range(count):
+        infos = envs.recv(timeout=20)[4]
+        told[int(infos["env_id"][0])] = infos["options"].get("level", [None])[0] if "options" in infos else None
+    return told
+
+
+@backends
+def test_each_reset_has_the_options_and_the_large_seed_of_its_own_call(backend: dict[str, Any]) -> None:
+    class SeededEnv(TalkingEnv):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            observation, info = super().reset(seed=seed, options=options)
+            return observation, info | {"options": info["options"] | ({"level": str(seed)} if seed else {})}
+
+    with shoal.make_vec(
+        SeededEnv, 3, batch_size=1, **(backend | {"num_workers": min(backend["num_workers"], 3)})
+    ) as envs:
+        envs.reset(seed=0)
+        for _ in range(3):
+            envs.async_reset(options=masked(0, level=7))
+            envs.async_reset(options=masked(1, level=8))
+            envs.async_reset(options=masked(2))
+            assert levels(envs, 3) == {0: 7, 1: 8, 2: None}
+        envs.async_reset(seed=2**70, options=masked(1))
+        envs.async_reset(options=masked(2))
+        assert levels(envs, 2) == {1: str(2**70 + 1), 2: None}
+
+
+@pytest.mark.parametrize(
+    "backend", [{"num_workers": 0}, {"num_workers": 2}, {"num_workers": 2, "backend": "process"}], ids=str
+)
+def test_each_reset_of_native_environments_has_the_options_of_its_own_call(backend: dict[str, Any]) -> None:
+    with shoal.make_vec("shoal/CartPole-v1", 3, batch_size=1, autoreset_mode="disabled", **backend) as envs:
+        envs.reset(seed=0)
+        for _ in range(10):
+            envs.async_reset(options=masked(0, low=0.10, high=0.11))
+            envs.async_reset(options=masked(1, low=0.20, high=0.21))
+            envs.async_reset(options=masked(2))
+            found = {}
+            for _ in range(3):
+                observations, *_, infos = envs.recv(timeout=20)
+                found[int(infos["env_id"][0])] = observations[0].min(), observations[0].max()
+            assert 0.10 <= found[0][0] and found[0][1] <= 0.11
+            assert 0.20 <= found[1][0] and found[1][1] <= 0.21
+            assert -0.05 <= found[2][0] and found[2][1] <= 0.05
+        with pytest.raises(ValueError, match="lowest"):
+            envs.async_reset(options=masked(0, lowest=1))
+        envs.async_reset(options=masked(0))  # nothing was sent before
+        assert np.abs(envs.recv(timeout=20)[0]).max() <= 0.05
+
+
+def test_a_successor_is_reset_without_the_options_of_others() -> None:
+    class FailingEnv(TalkingEnv):
+        def step(self, action: Any) -> Any:
+            if action == 1:
+                raise ValueError("not this")
+            return super().step(action)
+
+    with shoal.make_vec(FailingEnv, 3, num_workers=1, batch_size=1, on_fault="restart") as envs:
+        envs.reset(seed=0, options={"level": 1})
+        envs.send([1], [1])
+        assert "fault" in envs.recv(timeout=20)[4]
+        envs.send([0], [1])  # its successor's reset
+        envs.async_reset(options=masked(0, level=7))
+        assert levels(envs, 2) == {0: 7, 1: None}
+
+
+def test_a_native_successor_is_reset_without_the_options_of_the_last_reset() -> None:
+    with shoal.make_vec("shoal/CartPole-v1", 2, num_workers=2, backend="process", on_fault="restart") as envs:
+        envs.reset(seed=0, options={"low": 0.2, "high": 0.21})
+        os.kill(envs.stats()["workers"][0]["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while np.abs(envs.step([0, 0])[0][0]).max() > 0.05:
+            assert time.monotonic() < deadline
+
+
+def test_a_reset_with_options_waits_for_no_other_environment(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with shoal.make_vec(functools.partial(GatedEnv, gate), 2, num_workers=2, batch_size=1) as envs:
+        envs.reset(seed=0)
+        envs.send([1], [1])
+        envs.async_reset(options={"level": 7, "reset_mask": np.array([True, False])})
+        assert envs.recv(timeout=20)[4]["env_id"].tolist() == [0]
+        gate.touch()
+        assert envs.recv(timeout=20)[4]["env_id"].tolist() == [1]

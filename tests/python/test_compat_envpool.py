@@ -428,3 +428,28 @@ def test_elapsed_steps_of_an_episode_that_begins_after_a_fault(make: Any, autore
     assert info["elapsed_step"][1] == result[0][1, 1] == 0
     obs, *_, info = env.step(np.array([1, 1]))
     assert info["elapsed_step"][1] == obs[1, 1] == 1
+
+
+class NamingEnv(CounterEnv):
+    def __init__(self, own: dict[str, Any]) -> None:
+        super().__init__(length=99)
+        self.own = own
+
+    def step(self, action: Any) -> Any:
+        return (*super().step(action)[:4], self.own)
+
+
+@pytest.mark.parametrize("batch_size", [2, 1])
+@pytest.mark.parametrize("own", [{"fault": False}, {"fault": True}, {"down": 0}, {"down": 3}], ids=repr)
+def test_infos_of_an_environment_that_are_called_as_faults_are_not_taken_for_them(
+    make: Any, own: dict[str, Any], batch_size: int
+) -> None:
+    env = make(lambda: NamingEnv(own), num_envs=2, batch_size=batch_size, num_threads=1)
+    ids = env.reset()[1]["env_id"]
+    for steps in range(1, 5):
+        for _ in range(1 if batch_size == 2 or steps == 1 else 2):
+            *_, info = env.step(np.zeros(batch_size, np.int64), ids)
+            ids = info["env_id"]
+    (key, value), *_ = own.items()
+    told = env.recv()[4] if batch_size == 1 else info
+    assert told["elapsed_step"].tolist() == [4] * batch_size and told[key].tolist() == [value] * batch_size

@@ -264,6 +264,23 @@ def test_the_agents_of_a_lost_environment_are_cut_short(make_vec: Any) -> None:
     assert infos["alive"][2:].all() and result[0]["seen"][2:, 0].tolist() == [1.0, 1.0]
 
 
+class Ditch(Meadow):
+    """What its agents say is called as faults of environments are."""
+
+    def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
+        *result, _ = super().step(actions)
+        return (*result, {agent: {"fault": 0.5, "down": 1, "deep": 2} for agent in actions})
+
+
+def test_what_agents_call_a_fault_is_none(make_vec: Any) -> None:
+    envs = make_vec(Ditch, 2, num_workers=2, env_kwargs={"limit": 9})
+    envs.reset()
+    assert envs.step(np.ones(6, np.int64))[-1]["fault"].tolist() == [0.5] * 6
+    envs = make_vec(Ditch, 2, num_workers=2, env_kwargs={"limit": 9}, on_fault="restart")
+    envs.reset()
+    assert set(envs.step(np.ones(6, np.int64))[-1]) == {"deep", "_deep", "alive"}
+
+
 def test_a_dropped_environments_agents_are_gone_for_good(make_vec: Any) -> None:
     envs = make_vec(Meadow, 2, num_workers=2, on_fault="drop", env_kwargs={"limit": 10**6, "count": 1})
     envs.reset()

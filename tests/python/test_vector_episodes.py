@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -73,6 +74,36 @@ def test_statistics_are_those_of_record_episode_statistics(make: Make, mode: str
         SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 4, autoreset_mode=getattr(AutoresetMode, mode.upper()))
     )
     assert play(ours, theirs, 200) > 8
+
+
+class Telling(gymnasium.Wrapper):
+    """Its infos have an "episode" of their own: a number, or statistics."""
+
+    def __init__(self, env: gymnasium.Env, statistics: bool) -> None:
+        super().__init__(env)
+        self.statistics = statistics
+
+    def step(self, action: Any) -> Any:
+        *result, info = self.env.step(action)
+        own = {"r": 7.0, "l": 3} if self.statistics else 7
+        return (*result, {**info, "episode": own})
+
+
+def test_what_an_environment_itself_calls_an_episode_is_never_taken_for_statistics() -> None:
+    for statistics in (False, True):
+        wrapper = functools.partial(Telling, statistics=statistics)
+        arguments = {"num_workers": 1, "episode_statistics": True, "max_episode_steps": 2, "wrappers": [wrapper]}
+        with shoal.make_vec("CartPole-v1", 2, **arguments) as ours:
+            ours.reset(seed=0)
+            ours.step([0, 0])
+            if statistics:
+                assert ours.step([0, 0])[-1]["episode"]["r"].tolist() == [7.0, 7.0]
+                continue
+            with pytest.raises(
+                ValueError, match=r"infos\['episode'\], which is also a key of an environment's own info"
+            ):
+                ours.step([0, 0])
+            assert ours.step([0, 0])[1].tolist() == [0, 0], "the next episodes have begun"
 
 
 def test_statistics_go_on_after_a_masked_reset(make: Make) -> None:

@@ -412,6 +412,21 @@ def test_a_reset_in_the_old_style_is_named(make: Make) -> None:
         make(Old, 2).reset()
 
 
+class Unready(CounterEnv):
+    def reset(self, **kwargs: Any) -> Any:
+        raise LookupError("no episode today")
+
+
+def test_after_a_first_reset_that_failed_every_call_says_so(make: Make) -> None:
+    envs = make(Unready, 2)
+    with pytest.raises(LookupError):
+        envs.reset()
+    calls = (envs.reset, lambda: envs.step([0, 0]), lambda: envs.send([0], [0]), envs.recv, envs.snapshot)
+    for call in calls:
+        with pytest.raises(RuntimeError, match=r"these environments are closed, because .* failed"):
+            call()
+
+
 # What the caller passes
 
 

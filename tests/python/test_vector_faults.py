@@ -17,6 +17,8 @@ import pytest
 from gymnasium import spaces
 
 import shoal
+from sample_envs import CounterEnv
+from shoal.compat import gymnasium as compat
 from shoal.vector.faults import Backoff
 from stopping import stop
 
@@ -164,6 +166,62 @@ def test_drop_goes_on_without_the_lost(make: Make) -> None:
     assert [fault.kind for fault in caught.value.faults] == ["exception", "killed", "exit"]
     with pytest.raises(RuntimeError, match="closed, because every environment has been dropped"):
         envs.reset()
+
+
+class Naming(CounterEnv):
+    """Its infos have values of its own by the names of Shoal's; action 2 is an exception."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(length=99)
+        self.value = value
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if action == 2:
+            raise ValueError("bad luck")
+        own = {"fault": self.value, "down": self.value, "dropped": self.value, "_fault": True, "own": 1, 3: 4}
+        return (*super().step(action)[:4], own)
+
+
+def naming_envs(value: Any, way: str) -> Any:
+    policy = shoal.FaultPolicy("restart", backoff=60.0, max_backoff=60.0)
+    if way == "gymnasium":
+        return compat.AsyncVectorEnv([lambda: Naming(value)] * 3, num_workers=1, on_fault=policy)
+    batch = {"cohorts": 1} if way == "batches" else {}
+    return shoal.make_vec(Naming, 3, num_workers=1, on_fault=policy, env_kwargs={"value": value}, **batch)
+
+
+@pytest.mark.parametrize("way", ["together", "batches", "gymnasium"])
+@pytest.mark.parametrize("value", [0.0, False, True, "none", {"code": 1}, np.zeros(2)], ids=repr)
+def test_what_an_environment_itself_calls_a_fault_hides_none(way: str, value: Any) -> None:
+    with contextlib.closing(naming_envs(value, way)) as envs:
+        envs.reset(seed=0)
+        for actions, lost, down in (
+            ([0, 0, 0], [], []),
+            ([0, 2, 0], [1], []),
+            ([0, 0, 0], [], []),  # in the row of the new environment's reset
+            ([0, 2, 0], [1], []),
+            ([0, 0, 0], [], [1]),
+        ):
+            if way == "batches":
+                envs.send(actions, np.arange(3))
+                infos = envs.recv()[-1]
+            else:
+                infos = envs.step(np.array(actions))[-1]
+            assert np.flatnonzero(infos.get("_fault", ())).tolist() == lost and ("fault" in infos) == bool(lost)
+            for row in lost:
+                assert [isinstance(fault, shoal.Fault) for fault in infos["fault"]] == [i == row for i in range(3)]
+            assert np.flatnonzero(infos.get("down", ())).tolist() == down and "dropped" not in infos
+            assert infos["own"][[0, 2]].tolist() == [1, 1]
+
+
+def test_names_of_faults_are_the_environments_where_none_is_told(make: Make) -> None:
+    envs = make(Naming, 2, env_kwargs={"value": 7})
+    envs.reset()
+    infos = envs.step([0, 0])[-1]
+    assert all(infos[name].tolist() == [7, 7] for name in ("fault", "down", "dropped"))
+    limited = make(Naming, 2, env_kwargs={"value": 7}, worker=shoal.WorkerOptions(memory_limit=2**40))
+    limited.reset()
+    assert set(limited.step([0, 0])[-1]) == {"own", "_own", 3, "_3"}, "rows may be down there"
 
 
 def test_calls_give_none_for_the_dropped(make: Make) -> None:

@@ -89,6 +89,9 @@ def test_what_native_environments_do_not_have_is_said(make: Make) -> None:
         envs.reset(seed=2**64)
     with pytest.raises(AttributeError, match="gravity"):
         envs.get_attr("gravity")
+    with pytest.raises(AttributeError, match="np_random"):
+        _ = envs.np_random
+    assert envs.render_mode is None and envs.render() is None
     envs.reset(seed=0, options={})
     envs.step([0, 1])
 

@@ -175,3 +175,25 @@ class _Chatty(CounterEnv):
 
     def _observation(self) -> Any:
         return {"a": 0, "text": "abc"}
+
+
+class UnitsEnv(CounterEnv):
+    """Observes a tuple of what is copied flat: dicts of numbers and words."""
+
+    observation_space = spaces.Sequence(spaces.Dict({"hp": spaces.Discrete(9), "kind": spaces.Text(5)}))
+    unit = {"hp": 3, "kind": "tank"}
+
+    def reset(self, **kwargs: Any) -> Any:
+        return (self.unit, self.unit), super().reset(**kwargs)[1]
+
+    def step(self, action: Any) -> Any:
+        return (self.unit,), *super().step(action)[1:]
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step"])
+def test_tuples_of_flat_dicts_are_copied(make: Make, mode: str) -> None:
+    envs = make(UnitsEnv, 2, env_kwargs={"length": 1}, autoreset_mode=mode)
+    assert envs.reset()[0] == ((UnitsEnv.unit, UnitsEnv.unit),) * 2
+    assert (
+        envs.step([0, 0])[0] == (((UnitsEnv.unit,),) if mode == "next_step" else ((UnitsEnv.unit, UnitsEnv.unit),)) * 2
+    )

@@ -189,6 +189,8 @@ void bind_async_io(nb::module_& module) {
          "action_space"_a, "episode_statistics"_a = false)
       .def("send", in_call(&AsyncIo::send), "actions"_a.none(), "env_ids"_a.none())
       .def("send_reset", in_call(&AsyncIo::send_reset), "seeds"_a.none(), "mask"_a.none())
+      .def("tell_with_reset", in_call(&AsyncIo::tell_with_reset), "ids"_a, "messages"_a)
+      .def("set_reset_options", in_call(&AsyncIo::set_reset_options), "ids"_a, "options"_a)
       .def("recv", in_call(&AsyncIo::recv), "timeout"_a.none(), "kept"_a = nb::none(),
            "The result is appended to `kept`, too, before a signal's handler can run.")
       .def("discard", in_call(&AsyncIo::discard), "timeout"_a.none())

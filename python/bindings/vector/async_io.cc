@@ -10,6 +10,7 @@
 #include "numpy_api.h"
 #include "shoal/os/error.h"
 #include "shoal/shm/layout.h"
+#include "shoal/vector/native/engine_request.h"
 #include "vector/batch_io.h"
 #include "vector/deep_copy.h"
 #include "waiting.h"
@@ -64,7 +65,7 @@ AsyncIo::AsyncIo(const std::shared_ptr<vector::VectorEnv>& envs, nb::handle obse
     offsets.push_back(layout.add_bytes(static_cast<std::size_t>(n) * leaf.row_bytes()));
   }
   const std::string name = "shoal actions";
-  if (!offsets.empty())
+  if (layout.bytes() > 0)
     staging_ = os::Mapping::map(os::Memfd::create(name, layout.bytes(os::page_size())), name);
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     staged_.push_back({staging_.data() + offsets[i], n, envs_.actions()[i].row});
@@ -195,6 +196,25 @@ void AsyncIo::send_reset(nb::handle seeds, nb::handle mask) {
   const Seeds all = seeds_of(seeds, mask);
   const nb::gil_scoped_release unlocked;
   envs_.send_reset(all.values, all.mask);
+}
+
+void AsyncIo::tell_with_reset(const std::vector<std::int64_t>& ids,
+                              const std::vector<nb::bytes>& messages) {
+  std::vector<std::vector<std::byte>> told;
+  for (const nb::bytes& message : messages) {
+    const auto* data = static_cast<const std::byte*>(message.data());
+    told.emplace_back(data, data + message.size());
+  }
+  envs_.tell_with_reset(ids, std::move(told));
+}
+
+void AsyncIo::set_reset_options(const std::vector<std::int64_t>& ids, const std::string& options) {
+  const nb::gil_scoped_release unlocked;
+  if (!options.empty() && options != checked_options_) {
+    vector::check_reset_options(envs_, options);
+    checked_options_ = options;
+  }
+  vector::tell_reset_options(envs_, ids, options);
 }
 
 void AsyncIo::reset_async(nb::handle seeds, nb::handle mask) {

@@ -33,6 +33,13 @@ class AsyncIo {
   void send(nanobind::handle actions, nanobind::handle ids);
   /// As BatchIo::reset_async(), but the environments are in flight.
   void send_reset(nanobind::handle seeds, nanobind::handle mask);
+  /// To be called before a reset: what the workers of these environments are told with it, a message
+  /// each, or nothing.
+  void tell_with_reset(const std::vector<std::int64_t>& ids,
+                       const std::vector<nanobind::bytes>& messages);
+  /// The same of native environments: the options, as JSON. Throws InvalidArgument for those that they do
+  /// not take; waits for a worker where these are others than before, and all are busy.
+  void set_reset_options(const std::vector<std::int64_t>& ids, const std::string& options);
   /// (observations, rewards, terminations, truncations, env_ids, Extra).
   nanobind::object recv(std::optional<double> timeout, std::optional<nanobind::list> kept);
   void discard(std::optional<double> timeout);
@@ -91,6 +98,8 @@ class AsyncIo {
   ObjectRows sent_;
   nanobind::list decoded_;              // where there are objects: what came, as (slot, entries)
   std::vector<std::int64_t> last_ids_;  // likewise: the environments of the last result
+
+  std::string checked_options_;  // of a reset before
 
   os::Mapping staging_;  // room for num_envs actions on their way to their rows
   std::vector<shm::TensorView> staged_;

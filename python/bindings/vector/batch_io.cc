@@ -131,6 +131,20 @@ nb::object BatchIo::store_actions(nb::handle actions) {
   return rows;
 }
 
+nb::list BatchIo::samples_of(nb::handle actions, int count) const {
+  std::vector<std::vector<std::byte>> rooms;
+  std::vector<shm::TensorView> leaves;
+  for (const shm::TensorView& leaf : envs_->actions()) {
+    rooms.emplace_back(static_cast<std::size_t>(count) * leaf.row_bytes());
+    leaves.push_back({rooms.back().data(), count, leaf.row});
+  }
+  ObjectRows objects(actions_.objects(), count);
+  actions_.store_batch(actions.ptr(), leaves, &objects);
+  nb::list samples;
+  for (int row = 0; row < count; ++row) samples.append(actions_.load(leaves, row, &objects, row));
+  return samples;
+}
+
 nb::object BatchIo::reset_wait(std::optional<double> timeout) {
   last_ = wait(timeout);
   return nb::make_tuple(observations(), extra() & kOfResets);

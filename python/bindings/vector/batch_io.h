@@ -54,6 +54,9 @@ class BatchIo {
   /// store_actions(), sending what it returns (a tuple an environment), and step_stored().
   bool sends_actions() const noexcept { return actions_.objects() != 0 && !is_local_; }
   nanobind::object store_actions(nanobind::handle actions);
+  /// A batch of `count` actions, taken apart: copies, with the types that the environments get, but for
+  /// what has no arrays, which is as it came.
+  nanobind::list samples_of(nanobind::handle actions, int count) const;
   /// Whether the environments would get these actions with the types that they have here.
   bool fits(nanobind::handle actions) const {
     return actions_.fits_batch(actions.ptr(), envs_->num_envs());

@@ -57,11 +57,7 @@ class Copier {
  private:
   nb::object copy(PyObject* object) {
     if (is_immutable(object)) return nb::borrow(object);
-    if (memo_) {
-      PyObject* known = PyDict_GetItemWithError(memo_.ptr(), key_of(object).ptr());
-      if (known != nullptr) return nb::borrow(known);
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    }
+    if (nb::object known = copied_before(object)) return known;
     if (PyDict_CheckExact(object)) return copy_dict(object);
     if (PyList_CheckExact(object)) return copy_list(object);
     if (PyTuple_CheckExact(object)) return copy_tuple(object);
@@ -70,6 +66,14 @@ class Copier {
   }
 
   static nb::object key_of(PyObject* object) { return checked(PyLong_FromVoidPtr(object)); }
+
+  /// No object: it was not copied yet.
+  nb::object copied_before(PyObject* object) const {
+    if (!memo_) return {};
+    PyObject* known = PyDict_GetItemWithError(memo_.ptr(), key_of(object).ptr());
+    if (known == nullptr && PyErr_Occurred() != nullptr) throw nb::python_error();
+    return nb::borrow(known);
+  }
 
   /// In the memo of copy.deepcopy(), too: by id.
   void remember(PyObject* object, nb::handle copy) {
@@ -120,9 +124,7 @@ class Copier {
       PyTuple_SET_ITEM(tuple.ptr(), i, own.release().ptr());
     }
     if (!changed) return nb::borrow(object);
-    PyObject* known = PyDict_GetItemWithError(memo_.ptr(), key_of(object).ptr());
-    if (known != nullptr) return nb::borrow(known);  // it holds itself
-    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (nb::object known = copied_before(object)) return known;  // it holds itself
     remember(object, tuple);
     return tuple;
   }

@@ -193,7 +193,7 @@ void PyStepper::begin_step() {
 void PyStepper::reset_range(int lo, int hi) {
   nb::gil_scoped_acquire gil;
   const process::IdentityScope scope(identity_);
-  const nb::object options = reset_options_ ? reset_options_ : nb::none();
+  const nb::object of_all = reset_options_ ? reset_options_ : nb::none();
   const nb::object seeds = reset_seeds_ ? reset_seeds_ : nb::none();
   for (int i = lo; i < hi; ++i) {
     const auto row = static_cast<std::size_t>(lo_ + i);
@@ -201,9 +201,13 @@ void PyStepper::reset_range(int lo, int hi) {
     Env& env = envs_[static_cast<std::size_t>(i)];
     env.last_seed.reset();
     if (rows_.has_seed[row] != 0) env.last_seed = rows_.seed[row];
-    nb::object seed = !seeds.is_none() ? nb::object(seeds[i])
-                      : env.last_seed  ? nb::object(nb::int_(*env.last_seed))
-                                       : nb::none();
+    nb::object options = of_all;
+    nb::object seed = !seeds.is_none() ? nb::object(seeds[i]) : nb::none();
+    if (const nb::object its = face_.attr("take_own_reset_arguments")(i); !its.is_none()) {
+      options = its[0];
+      seed = its[1];
+    }
+    if (seed.is_none() && env.last_seed) seed = nb::int_(*env.last_seed);
     if (!seed.is_none()) {
       std::uint64_t value;
       const bool fits = nb::try_cast(seed, value);

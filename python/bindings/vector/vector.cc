@@ -260,6 +260,7 @@ void bind_batch_io(nb::module_& module) {
       .def("step_stored", in_call(&BatchIo::step_stored))
       .def_prop_ro("is_under_way", [](const BatchIo& io) { return io.call().is_under_way(); })
       .def_prop_ro("has_call", [](const BatchIo& io) { return io.call().exists(); })
+      .def("samples_of", &BatchIo::samples_of, "actions"_a.none(), "count"_a)
       .def("fits", &BatchIo::fits, "actions"_a.none())
       .def("reset_wait", in_call(&BatchIo::reset_wait), "timeout"_a.none())
       .def("step_wait", in_call(&BatchIo::step_wait), "timeout"_a.none())

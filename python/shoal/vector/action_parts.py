@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.error import AlreadyPendingCallError
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-__all__ = ["batch_of_dicts", "batch_of_parts", "checked_ids", "with_part"]
+from shoal import _core
+
+__all__ = ["batch_of", "checked_ids", "with_part"]
 
 
 def checked_ids(env_ids: Any, num_envs: int, parts: Mapping[int, Any]) -> list[int]:
@@ -38,32 +41,35 @@ def checked_ids(env_ids: Any, num_envs: int, parts: Mapping[int, Any]) -> list[i
     return listed
 
 
-def with_part(parts: Mapping[int, Any], ids: list[int], actions: Any, space: gymnasium.Space[Any]) -> dict[int, Any]:
-    """`parts` with an action for each of `ids`, of an action space. Raises ValueError where there are more or fewer."""
-    rows = list(_rows_of(actions, len(ids), space))
-    if len(rows) != len(ids):
-        raise ValueError(f"send: {len(rows)} actions for {len(ids)} env_ids")
-    return {**parts, **dict(zip(ids, rows, strict=True))}
+def with_part(
+    parts: Mapping[int, Any], ids: list[int], actions: Any, space: gymnasium.Space[Any], io: _core.BatchIo
+) -> dict[int, Any]:
+    """`parts` with an action for each of `ids`: copies, as the environments get them.
+
+    Raises:
+        ValueError: for actions that step() would refuse.
+    """
+    if isinstance(actions, list) and isinstance(space, spaces.Dict):
+        actions = batch_of(actions, space)
+    try:
+        samples = io.samples_of(actions, len(ids))
+        if _core.has_objects(space):
+            samples = copy.deepcopy(samples)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"send(): actions that do not fit, one for each of env_ids {ids}: {error}. Nothing was sent"
+        ) from error
+    return {**parts, **dict(zip(ids, samples, strict=True))}
 
 
-def batch_of_parts(parts: Mapping[int, Any], space: gymnasium.Space[Any]) -> Any:
-    """The actions of all environments as step() takes them."""
-    ordered = [parts[i] for i in range(len(parts))]
-    room: Any = create_empty_array(space, len(parts))
-    return concatenate(space, ordered, room)
-
-
-def batch_of_dicts(actions: list[Any], space: gymnasium.spaces.Dict) -> Any:
-    """Actions that are one dict an environment as one dict of their values; others as they are, which send() refuses."""
-    if not actions or not all(
-        isinstance(action, Mapping) and space.spaces.keys() == action.keys() for action in actions
-    ):
-        return actions
-    room: Any = create_empty_array(space, len(actions))
-    return concatenate(space, actions, room)
-
-
-def _rows_of(actions: Any, count: int, space: gymnasium.Space[Any]) -> Iterator[Any]:
-    if isinstance(actions, np.ndarray | dict | tuple):
-        return iterate(batch_space(space, max(count, 1)), actions)
-    return iter(actions)
+def batch_of(actions: list[Any], space: gymnasium.Space[Any]) -> Any:
+    """One action an environment as a batch, whose leaves are lists. What is no dict or tuple of the space stays as it is, for
+    send() to refuse."""
+    if isinstance(space, spaces.Dict):
+        if actions and all(isinstance(one, Mapping) and one.keys() == space.spaces.keys() for one in actions):
+            return {key: batch_of([one[key] for one in actions], part) for key, part in space.spaces.items()}
+    elif isinstance(space, spaces.Tuple):
+        size = len(space.spaces)
+        if actions and all(isinstance(one, Sequence | np.ndarray) and len(one) == size for one in actions):
+            return tuple(batch_of([one[i] for one in actions], part) for i, part in enumerate(space.spaces))
+    return actions

@@ -9,9 +9,11 @@ import gymnasium
 import numpy as np
 
 from shoal import _core
+from shoal.ipc import cloudpickling
 from shoal.vector import infos as info_batches
-from shoal.vector.action_parts import batch_of_dicts
-from shoal.vector.seeding import Seeds
+from shoal.vector.action_parts import batch_of
+from shoal.vector.episodes import options_text
+from shoal.vector.seeding import CheckedSeeds, Seeds
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["AsyncVectorEnv"]
@@ -87,7 +89,7 @@ class AsyncVectorEnv(VectorEnv):
         if self._pending is not None or self.closed:
             self._check_idle("send")
         if isinstance(actions, list) and isinstance(self.single_action_space, gymnasium.spaces.Dict):
-            actions = batch_of_dicts(actions, self.single_action_space)
+            actions = batch_of(actions, self.single_action_space)
         self._io.send(actions, env_ids)
 
     def async_reset(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
@@ -118,13 +120,21 @@ class AsyncVectorEnv(VectorEnv):
             TimeoutError: naming the environments that are late, and for how long. They stay in flight: call again.
             gymnasium.error.NoAsyncCallError: when too few are in flight for a batch.
             shoal.WorkerDied: a worker died.
+            Exception: the infos cannot be unpickled or batched, as arrays of two shapes. The results are lost, their
+                environments no longer in flight.
         """
         if self._pending is not None or self.closed:
             self._check_idle("recv")
         if not self._received:  # or a signal's handler kept the caller from it
             self._io.recv(self.timeout if timeout is None else timeout, self._received)
         observations, rewards, terminated, truncated, ids, extra = self._received[0]
-        infos = self._infos(extra, self._batch_rows) if extra else {}
+        try:
+            infos = self._infos(extra, self._batch_rows) if extra else {}
+        except Exception as error:
+            self._received = []  # the next call would raise the same
+            if hasattr(error, "add_note"):
+                error.add_note(f"recv(): the infos of environments {ids.tolist()}, whose results are lost")
+            raise
         infos["env_id"] = ids
         infos["_env_id"] = self._has_id
         self._received = []  # from here to the caller no handler runs
@@ -169,18 +179,27 @@ class AsyncVectorEnv(VectorEnv):
         """Raises what send_reset() would, before anything is said to the workers."""
         self._engine.check_resettable(np.flatnonzero(selected).tolist())
 
-    def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any, mask: np.ndarray | None = None) -> None:
-        options = options or None
+    def _tell_reset_arguments(
+        self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None
+    ) -> None:
+        """Each environment has its own, until it is reset: others may be under way with those of a call before."""
+        ids = list(range(self.num_envs)) if mask is None else np.flatnonzero(mask).tolist()
         if self._native:
-            super()._send_reset_arguments(options, seeds)
+            self._io.set_reset_options(ids, options_text(options))
             return
-        selected = np.ones(self.num_envs, bool) if mask is None else mask
-        # Environments are reset one by one, each of which takes the arguments.
-        self._tell_reset_arguments(
-            options is None and not seeds.large,
-            lambda: [
-                (options, seeds.large and seeds.large[lo:hi], int(selected[lo:hi].sum())) for lo, hi in self._ranges()
-            ],
+        large = seeds.large
+        own = [(options, large[i] if large else None) for i in ids]
+        if self._group is not None:
+            for i, arguments in zip(ids, own, strict=True):
+                self._group.set_own_reset_arguments(i, arguments)
+            return
+        if options is None and large is None:
+            self._io.tell_with_reset(ids, [])
+            return
+        pickled = [cloudpickling.dumps(arguments) for arguments in own]
+        self._io.tell_with_reset(
+            ids,
+            [cloudpickling.dumps(("set_own_reset_arguments", one)) for one in zip(ids, pickled, strict=True)],
         )
 
     def _infos(self, extra: int, batch: gymnasium.vector.VectorEnv[Any, Any, Any] | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from shoal import _core
 from shoal.errors import SpacesDiffer
 from shoal.vector import native, processes, serial, sessions
 from shoal.vector.async_env import AsyncVectorEnv
+from shoal.vector.options import may_lose_rows
 from shoal.vector.plan import Asked, Plan, plan_of
 from shoal.vector.preparation import prepare
 from shoal.vector.vector_env import VectorEnv
@@ -77,6 +78,7 @@ def _face(
     **more: Any,
 ) -> VectorEnv:
     """What the caller gets."""
+    workers = plan.options if plan.pool is None else plan.pool.options
     common: dict[str, Any] = {
         "autoreset_mode": plan.autoreset_mode,
         "copy": plan.copy,
@@ -85,6 +87,7 @@ def _face(
         "episode_statistics": bool(plan.episodes.get("statistics")),
         "parcel": plan.parcel,
         "shared_state": shared_state,
+        "marks_rows": may_lose_rows(plan.faults["on_fault"], workers),
         **more,
     }
     envs: VectorEnv

@@ -49,12 +49,24 @@ def native_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def add_statistics(
     infos: dict[str, Any], returns: np.ndarray, lengths: np.ndarray, seconds: np.ndarray, ended: np.ndarray
-) -> dict[str, Any]:
-    """`infos["episode"]` as `gymnasium.wrappers.vector.RecordEpisodeStatistics` makes it; an environment's own stays."""
-    if ended.any() and "episode" not in infos:
+) -> None:
+    """`infos["episode"]` as `gymnasium.wrappers.vector.RecordEpisodeStatistics` makes it. Statistics of an environment's own
+    wrapper stay.
+
+    Raises:
+        ValueError: where an environment calls something else so.
+    """
+    if not ended.any():
+        return
+    own = infos.get("episode")
+    if own is None:
         infos["episode"] = {"r": returns, "l": lengths, "t": np.round(seconds, 6)}
         infos["_episode"] = ended
-    return infos
+    elif not (isinstance(own, dict) and {"r", "l"} <= own.keys()):
+        raise ValueError(
+            "make_vec(episode_statistics=True): an episode's statistics are infos['episode'], which is also a key of an "
+            f"environment's own info: {own!r}. Rename that, or leave episode_statistics out"
+        )
 
 
 def options_text(options: Mapping[str, Any] | None) -> str:

@@ -26,7 +26,8 @@ class FaultPolicy:
     Attributes:
         on_fault: "raise" raises the environment's own exception, or `shoal.WorkerDied`; the environments are then of no
             more use. "restart" makes new ones in the place of the lost. "drop" goes on without them: their rows stay
-            `truncated`, marked by `infos["dropped"]`, and their actions are ignored.
+            `truncated`, marked by `infos["dropped"]`, and their actions are ignored. With both, "fault", "down" and "dropped"
+            of an environment's own info are left out.
         max_restarts: for "restart": more faults than these within `restart_window` seconds raise `shoal.TooManyFaults`,
             which tells of all of them. "drop" raises it when no environment is left. One cause counts once: a zygote that
             is killed takes its workers with it, however many they are.

@@ -9,7 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["Entry", "Objects", "add_faults", "batch", "encode"]
+__all__ = ["MARKS", "Entry", "Objects", "add_faults", "batch", "encode", "is_away", "without_marks"]
+
+MARKS = ("fault", "down", "dropped")
+"""What infos have of rows that are no transitions. Where there may be such rows, an environment's own are left out."""
+
+_FAULT, _DOWN, _DROPPED = 1, 2, 3  # of src/shoal/vector/fault/fault_policy.h
 
 Entry = tuple[int, bool, dict[str, Any]]
 """Row, whether it is the info of an episode's last step in same-step mode, and the info."""
@@ -58,12 +63,12 @@ def batch(
     return batched
 
 
-def add_faults(
-    envs: gymnasium.vector.VectorEnv[Any, Any, Any],
-    infos: dict[str, Any],
-    states: np.ndarray,
-    faults: list[tuple[int, Any]],
-) -> dict[str, Any]:
+def without_marks(infos: dict[str, Any]) -> dict[str, Any]:
+    """Batched infos without what environments themselves call as MARKS or their masks are called."""
+    return {key: value for key, value in infos.items() if str(key).lstrip("_") not in MARKS}
+
+
+def add_faults(infos: dict[str, Any], states: np.ndarray, faults: list[tuple[int, Any]]) -> None:
     """Says which rows are no transitions: `infos["fault"]` holds a `shoal.Fault` where this call lost the environment,
     `infos["down"]` is True where it is not back yet, `infos["dropped"]` where it will not come back.
 
@@ -71,13 +76,20 @@ def add_faults(
         states: of every row, as src/shoal/vector/fault/fault_policy.h numbers them.
         faults: of the rows that this call lost.
     """
-    for row, fault in faults:
-        infos = envs._add_info(infos, {"fault": fault}, row)
-    for state, key in ((2, "down"), (3, "dropped")):
+    if faults:
+        told, mask = np.full(len(states), None, object), np.zeros(len(states), np.bool_)
+        for row, fault in faults:
+            told[row], mask[row] = fault, True
+        infos["fault"], infos["_fault"] = told, mask
+    for state, key in ((_DOWN, "down"), (_DROPPED, "dropped")):
         mask = states == state
         if mask.any():
             infos[key], infos[f"_{key}"] = mask, mask.copy()
-    return infos
+
+
+def is_away(states: np.ndarray) -> np.ndarray:
+    """Of rows in these states those whose environment is lost, and is to come back."""
+    return np.isin(states, (_FAULT, _DOWN))
 
 
 def _unpicklable(entries: list[Entry], observed: list[Objects], finals: list[Objects], error: Exception) -> Exception:

@@ -88,7 +88,8 @@ def make_vec(
             before setup and environments: `config=[settings, Config]`, or a mapping that names them (and any other
             values) for `shoal.worker().config`. See shoal.Snapshot for leaving parts out.
         episode_statistics: True adds return, length and seconds of the episodes that ended to the infos, as
-            `gymnasium.wrappers.vector.RecordEpisodeStatistics` does, from the rewards before `reward_clip`.
+            `gymnasium.wrappers.vector.RecordEpisodeStatistics` does, from the rewards before `reward_clip`. Those of an
+            environment's own wrapper stay; another `info["episode"]` of its own is a ValueError when an episode ends.
         max_episode_steps: steps after which an episode is truncated. Of an id, instead of its own limit.
         frame_stack: observations are the last so many, oldest first along a new leading axis, as
             `gymnasium.wrappers.FrameStackObservation` has them; a reset fills all of them with its own.

@@ -11,7 +11,7 @@ from typing import Any
 from shoal.process._variables import checked_modules, checked_variables
 from shoal.unknown_arguments import named_when_unknown
 
-__all__ = ["WorkerOptions"]
+__all__ = ["WorkerOptions", "may_lose_rows"]
 
 
 @named_when_unknown
@@ -169,6 +169,12 @@ class WorkerOptions:
             "start_timeout": self.start_timeout,
             "allow_unsafe_fork": self.allow_unsafe_fork,
         }
+
+
+def may_lose_rows(on_fault: str, options: WorkerOptions) -> bool:
+    """Whether there may be rows that are no transitions, which infos then mark: of environments that were lost, or that wait
+    for a worker to be replaced."""
+    return on_fault != "raise" or options.memory_limit is not None
 
 
 def _default(option: Any) -> Any:

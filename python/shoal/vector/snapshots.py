@@ -152,6 +152,7 @@ class Snapshots:
     def _check_ready(self, call: str) -> None:
         self._check_idle(call)
         if not self._was_reset:
+            self._engine.require_open(call)
             raise ResetNeeded(f"Cannot call {call}() before reset() has been called.")
         if flying := getattr(self, "in_flight", 0):
             raise AlreadyPendingCallError(

@@ -22,7 +22,7 @@ from shoal.identity.shared import SharedDict
 from shoal.ipc import cloudpickling
 from shoal.ipc.sharing import Parcel
 from shoal.vector import infos as info_batches
-from shoal.vector.action_parts import batch_of_parts, checked_ids, with_part
+from shoal.vector.action_parts import batch_of, checked_ids, with_part
 from shoal.vector.episodes import add_statistics, options_text
 from shoal.vector.forks import keep_from_children
 from shoal.vector.seeding import CheckedSeeds, Seeds, reset_mask_of, seeds_left, seeds_of
@@ -71,8 +71,10 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         shared_state: _core.process.SharedState | None = None,
         exact: bool = False,
         parcel: Parcel | None = None,
+        marks_rows: bool = False,
     ) -> None:
         self._engine = engine
+        self._marks_rows = marks_rows  # infos say by MARKS which rows are no transitions
         self._parcel = parcel  # what its workers share with this process
         self._group = group  # the environments themselves, where they live in this process
         self._native = native
@@ -103,7 +105,6 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._replies: list[bytes] = []  # of the workers to the call under way, once all are there
         self._received: list[Any] = []  # a result that recv() has not returned yet
         self._was_reset = False
-        self._native_options = False  # whether the engine has some
         self._told_arguments = False  # whether the workers may have some of a reset before
         if any(worker["pid"] for worker in engine.stats()["workers"]):  # they are in other processes
             keep_from_children(self, "these environments were", ("_engine", "_io"), VectorEnv._leave_to_parent)
@@ -136,7 +137,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     def reset_async(self, seed: Seeds = None, options: dict[str, Any] | None = None) -> None:
         self._check_idle("reset_async")
         seeds, mask, options = self._reset_arguments_of(seed, options)
-        self._send_reset_arguments(options, seeds)
+        self._send_reset_arguments(options, seeds, mask)
         self._begin_reset(seeds.values, mask)
 
     def _begin_reset(self, seeds: Any, mask: np.ndarray | None) -> None:
@@ -174,6 +175,7 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
                     f"step(): environments {sorted(self._parts)} were sent actions; send() the others theirs, and recv()",
                     "send",
                 )
+            self._engine.require_open("step")
             raise ResetNeeded("Cannot call step() before reset() has been called.")
         try:
             if self._sends_actions:
@@ -239,13 +241,13 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         ids = checked_ids(self.env_ids if env_ids is None else env_ids, self.num_envs, self._parts)
         if not self._was_reset:
             self.step_async(actions)  # raises
-        before, parts = self._parts, with_part(self._parts, ids, actions, self.single_action_space)
+        before, parts = self._parts, with_part(self._parts, ids, actions, self.single_action_space, self._io)
         if len(parts) < self.num_envs:
             self._parts = parts
             return
         self._parts = {}
         try:
-            self.step_async(batch_of_parts(parts, self.single_action_space))
+            self.step_async(batch_of([parts[i] for i in range(self.num_envs)], self.single_action_space))
         except BaseException:
             if self._pending is None:  # it has not begun
                 self._parts = before
@@ -347,13 +349,15 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             )
         self._ask("set_attr", [(name, values[lo:hi]) for lo, hi in self._ranges()])
 
-    def render(self) -> tuple[Any, ...]:
-        """What every environment renders: None each in "human" mode, which shows it in a window of its own."""
-        return self.call("render")
+    def render(self) -> tuple[Any, ...] | None:
+        """What every environment renders: None each in "human" mode, which shows it in a window of its own. None of native
+        environments, which have no `render_mode`."""
+        return None if self._native else self.call("render")
 
     @property  # type: ignore[misc]  # nobody sets it, as in Gymnasium's AsyncVectorEnv
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]  # as there
-        """The environments' generators (copies, where they live in other processes)."""
+        """The environments' generators (copies, where they live in other processes). Native environments draw in C++: they
+        have none, which is an AttributeError."""
         return self.get_attr("np_random")
 
     @property
@@ -547,10 +551,12 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
             rows = np.flatnonzero(self._io.has_final())
             final_observations = {int(row): self._io.final_observation(int(row)) for row in rows}
         batched = self._batched_infos(batch, entries, final_observations)
+        if self._marks_rows:
+            batched = info_batches.without_marks(batched)
         if extra & _core.EXTRA_EPISODES:
-            batched = add_statistics(batched, *self._io.episodes())
+            add_statistics(batched, *self._io.episodes())
         if extra & _core.EXTRA_FAULT:
-            batched = info_batches.add_faults(batch, batched, self._io.fault(), self._engine.faults())
+            info_batches.add_faults(batched, self._io.fault(), self._engine.faults())
         return batched
 
     def _batched_infos(
@@ -584,31 +590,28 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._was_reset = True
         self._first_seed = seeds_left(self._first_seed, mask, self.num_envs)
 
-    def _send_reset_arguments(self, options: dict[str, Any] | None, seeds: Any) -> None:
-        if self._native:
-            self._send_native_options(options)
-            if seeds.large:
-                raise ValueError(f"native environments take seeds from 0 to 2**64 - 1, got {seeds.large}")
-            return
+    def _send_reset_arguments(
+        self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None
+    ) -> None:
+        if self._native and seeds.large:
+            raise ValueError(f"native environments take seeds from 0 to 2**64 - 1, got {seeds.large}")
         plain = options is None and not seeds.large
-        self._tell_reset_arguments(
-            plain, lambda: [(options, seeds.large and seeds.large[lo:hi]) for lo, hi in self._ranges()]
-        )
-
-    def _tell_reset_arguments(self, plain: bool, arguments: Callable[[], Sequence[tuple[Any, ...]]]) -> None:
-        """None are told, too, where some of a reset before may have stayed: one that failed, or that left environments out."""
+        # None are told, too, where some of a reset before may have stayed: one that failed, or that left environments out.
         if plain and not self._told_arguments:
             return
         self._told_arguments = True
-        self._ask("set_reset_arguments", arguments())
-        self._told_arguments = not plain
+        self._tell_reset_arguments(options, seeds, mask)
+        self._told_arguments = not plain or mask is not None
 
-    def _send_native_options(self, options: dict[str, Any] | None) -> None:
-        """The engine keeps them until it is told others: those of the last reset must not stay."""
-        if not options and not self._native_options:
+    def _tell_reset_arguments(
+        self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None
+    ) -> None:
+        """`mask`: of those that are reset; None: all are."""
+        if self._native:
+            self._engine.set_reset_options(options_text(options))
             return
-        self._engine.set_reset_options(options_text(options))
-        self._native_options = bool(options)
+        large = seeds.large
+        self._ask("set_reset_arguments", [(options, large and large[lo:hi]) for lo, hi in self._ranges()])
 
     def _ask(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
         """Calls `method` of every worker's EnvGroup, with `arguments` by worker, all at the same time."""

@@ -123,7 +123,7 @@ class EnvGroup:
         self._own_actions: dict[int, bytes] = {}
         self._whole_actions: list[Any] | None = None
         self._reset_arguments: tuple[dict[str, Any] | None, Sequence[int | None] | None] | None = None
-        self._resets = 0
+        self._own_reset_arguments: dict[int, bytes | tuple[dict[str, Any] | None, int | None]] = {}
         self._unclosed: Iterator[int] = iter(range(len(envs)))
         self._closed = False
 
@@ -170,23 +170,31 @@ class EnvGroup:
     def set_attr(self, name: str, values: Sequence[Any]) -> list[Any]:
         return [self._each(i, self._set_attr, name, value) for i, value in enumerate(values)]
 
-    def set_reset_arguments(
-        self, options: dict[str, Any] | None, seeds: Sequence[int | None] | None, resets: int = 1
-    ) -> list[Any]:
-        """For the next explicit reset: options of all, and a seed for each (None: the seeds of the shared rows). Where
-        environments are reset one by one, there are as many resets as environments."""
+    def set_reset_arguments(self, options: dict[str, Any] | None, seeds: Sequence[int | None] | None) -> list[Any]:
+        """For the next explicit reset: options of all, and a seed for each (None: the seeds of the shared rows)."""
         self._reset_arguments = (options, seeds)
-        self._resets = resets
         return []
 
     def take_reset_arguments(self) -> tuple[dict[str, Any] | None, Sequence[int | None] | None] | None:
-        arguments = self._reset_arguments
-        self._resets -= 1
-        if self._resets <= 0:
-            self._reset_arguments = None
+        arguments, self._reset_arguments = self._reset_arguments, None
         for i, seed in enumerate((arguments and arguments[1]) or ()):
             if seed is not None:
                 self.worker.set_seed(self.first + i, seed)
+        return arguments
+
+    def set_own_reset_arguments(
+        self, env: int, arguments: bytes | tuple[dict[str, Any] | None, int | None]
+    ) -> list[Any]:
+        """The same for the next explicit reset of environment `env` alone; as they are, or pickled."""
+        self._own_reset_arguments[env - self.first] = arguments
+        return []
+
+    def take_own_reset_arguments(self, i: int) -> tuple[dict[str, Any] | None, int | None] | None:
+        arguments = self._own_reset_arguments.pop(i, None)
+        if isinstance(arguments, bytes):
+            arguments = pickle.loads(arguments)
+        if arguments is not None and arguments[1] is not None:
+            self.worker.set_seed(self.first + i, arguments[1])
         return arguments
 
     def can_rebuild(self) -> bool:
@@ -224,14 +232,14 @@ class EnvGroup:
         """The environments' generators, as `np_random` has them: all that an episode may take from the one before. And what
         was said for the reset that comes next."""
         generators = [getattr(getattr(env, "unwrapped", env), "_np_random", None) for env in self.envs]
-        resets = self._reset_arguments, self._resets
+        resets = self._reset_arguments, self._own_reset_arguments
         try:
             return cloudpickling.dumps((generators, resets))
         except Exception:  # options of a reset may be anything
-            return cloudpickling.dumps((generators, (None, 0)))
+            return cloudpickling.dumps((generators, (None, {})))
 
     def take_over(self, handed: bytes) -> None:
-        generators, (self._reset_arguments, self._resets) = pickle.loads(handed)
+        generators, (self._reset_arguments, self._own_reset_arguments) = pickle.loads(handed)
         for env, generator in zip(self.envs, generators, strict=True):
             if generator is not None:
                 getattr(env, "unwrapped", env)._np_random = generator

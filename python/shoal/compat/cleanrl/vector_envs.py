@@ -234,7 +234,7 @@ class AsyncVectorEnv(_InfosOfEach, compat.AsyncVectorEnv):
         mask = np.zeros(self.num_envs, np.bool_)
         mask[list(lost)] = True
         seeds = CheckedSeeds(self._last_seeds.of_successors(lost), None)
-        self._send_reset_arguments(None, seeds)
+        self._send_reset_arguments(None, seeds, mask)
         self._begin_reset(seeds.values, mask)
         return super().reset_wait()
 

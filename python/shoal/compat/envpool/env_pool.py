@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 from shoal.reprs import never_raises
 from shoal.vector.async_env import AsyncVectorEnv
+from shoal.vector.infos import is_away
 from shoal.vector.vector_env import VectorEnv
 
 __all__ = ["EnvPool", "EnvSpec"]
@@ -186,9 +187,8 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any], gymnasium.Env[Any, Any]
         self._begins[ids] = ended if self._mode is AutoresetMode.NEXT_STEP else False
         if self._mode is AutoresetMode.SAME_STEP:
             elapsed[ended] = 0
-        for key in ("_fault", "down"):  # a new environment begins with one of the next rows
-            if key in infos:
-                self._begins[ids[infos[key]]] = True
+        # A new environment begins with one of the next rows.
+        self._begins[ids[is_away(self.vector_env._io.fault())]] = True
         self._elapsed[ids] = elapsed
         infos = self._infos(infos, ids.astype(np.int32), elapsed)
         rewards = rewards.astype(np.float32)
@@ -238,7 +238,7 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any], gymnasium.Env[Any, Any]
             raise RuntimeError("render() needs make(…, render_mode='rgb_array') or 'human'")
         ids = _ids(self.config.get("render_env_id", 0) if env_ids is None else env_ids)
         self._mask(ids)
-        frames = self.vector_env.render()
+        frames = self.vector_env.call("render")
         return None if self.render_mode == "human" else np.stack([frames[i] for i in ids])
 
     def xla(self) -> NoReturn:

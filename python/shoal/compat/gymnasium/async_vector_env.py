@@ -36,7 +36,7 @@ from shoal.ipc.pickling import PicklingError
 from shoal.ipc.sharing import Parcel
 from shoal.vector.factories import Recipe, recipe_of
 from shoal.vector.faults import FaultPolicy
-from shoal.vector.options import WorkerOptions
+from shoal.vector.options import WorkerOptions, may_lose_rows
 from shoal.vector.preparation import prepare
 from shoal.vector.vector_env import VectorEnv
 
@@ -139,7 +139,14 @@ class AsyncVectorEnv(VectorEnv):
             if shared_memory:
                 check_shared_memory(single)
             super().__init__(
-                engine, hellos[0], autoreset_mode=mode, copy=copy, shared_state=shared_state, exact=True, parcel=parcel
+                engine,
+                hellos[0],
+                autoreset_mode=mode,
+                copy=copy,
+                shared_state=shared_state,
+                exact=True,
+                parcel=parcel,
+                marks_rows=may_lose_rows(faults.on_fault, options),
             )
         except BaseException:
             engine.close()

@@ -13,6 +13,7 @@ from shoal.compat.arguments import policy_of, positive, worker_options
 from shoal.compat.moolib.single_env import SingleEnv
 from shoal.reprs import never_raises
 from shoal.vector.faults import FaultPolicy
+from shoal.vector.infos import is_away
 from shoal.vector.make import make_vec
 from shoal.vector.options import WorkerOptions
 from shoal.vector.pool import WorkerPool
@@ -99,12 +100,12 @@ class _Batch:
         from torch import from_numpy
 
         if begins:
-            observations, infos = self._vector_env.reset_wait(timeout)
+            observations, _ = self._vector_env.reset_wait(timeout)
             rewards, ended = np.zeros(len(self._away)), np.zeros(len(self._away), np.bool_)
         else:
-            observations, rewards, terminated, truncated, infos = self._vector_env.step_wait(timeout)
+            observations, rewards, terminated, truncated, _ = self._vector_env.step_wait(timeout)
             ended = terminated | truncated
-        away = infos.get("_fault", np.False_) | infos.get("down", np.False_)
+        away = is_away(self._vector_env._io.fault())
         done = ended | away | self._away  # an episode begins in the row that is there again
         self._away = done & away
         parts = {**observations, "done": done, "reward": rewards.astype(np.float32)}

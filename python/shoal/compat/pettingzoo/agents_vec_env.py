@@ -13,7 +13,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from shoal.compat.arguments import rows_of
-from shoal.compat.pettingzoo.parallel_vector_env import OF_ENVS, ParallelVectorEnv
+from shoal.compat.pettingzoo.parallel_vector_env import ParallelVectorEnv
+from shoal.vector.infos import MARKS
 
 __all__ = ["AgentsVecEnv"]
 
@@ -173,7 +174,7 @@ class AgentsVecEnv(VecEnv):
         is_here = self.envs.vector_env._group is not None  # then what environments say may be theirs
         for row, own in self.envs.said_by_row(said):
             infos[row] = copy.deepcopy(own) if is_here else own
-        for key in OF_ENVS:
+        for key in MARKS:
             for i in np.flatnonzero(said.get(f"_{key}", ())).tolist():
                 for row in range(i * len(self.envs.agents), (i + 1) * len(self.envs.agents)):
                     infos[row][key] = said[key][i]

@@ -11,12 +11,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from shoal.vector.infos import MARKS, without_marks
 from shoal.vector.vector_env import VectorEnv
 
-__all__ = ["OF_ENVS", "ParallelVectorEnv"]
-
-OF_ENVS = ("fault", "down", "dropped")
-"""Infos of environments, which all of their rows have."""
+__all__ = ["ParallelVectorEnv"]
 
 
 class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -131,7 +129,7 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Any, ...]:
         """What every parallel environment renders."""
-        return self.vector_env.render()
+        return self.vector_env.call("render")
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes the environments: `shoal.VectorEnv.close(**kwargs)`."""
@@ -154,7 +152,9 @@ class ParallelVectorEnv(gymnasium.vector.VectorEnv[Any, Any, Any]):
         by_row: dict[str, Any] = {}
         for row, said in self.said_by_row(infos):
             by_row = self._add_info(by_row, said, row)
-        for key in OF_ENVS:
+        if self.vector_env._marks_rows:
+            by_row = without_marks(by_row)
+        for key in MARKS:  # of environments, which all of their rows have
             if key in infos:
                 by_row[key], by_row[f"_{key}"] = (np.repeat(infos[name], len(self.agents)) for name in (key, f"_{key}"))
         return {**by_row, "alive": self.alive}

@@ -190,10 +190,13 @@ void AsyncVectorEnv::post(std::size_t row) {
   InFlight::Env& env = flight_.env(row);
   if (env.needs_renewal && env.entry.order == Order::kStep) prepare_renewal(row);
   const int worker = worker_of(static_cast<int>(row));
-  if (!told_.empty()) {
-    const std::vector<std::byte> message = std::exchange(told_[row], {});
-    if (!message.empty() && env.entry.order == Order::kStep) tell(worker, message);
-  }
+  const auto tell_of = [&](std::vector<std::vector<std::byte>>& told, Order order) {
+    if (told.empty()) return;
+    const std::vector<std::byte> message = std::exchange(told[row], {});
+    if (!message.empty() && env.entry.order == order) tell(worker, message);
+  };
+  tell_of(told_with_step_, Order::kStep);
+  if (env.entry.order == Order::kReset) tell_of(told_with_reset_, Order::kReset);
   sync::SpscIndices& inbox = segment_.inbox(worker);
   segment_.entry(worker, inbox.write_index()) = env.entry;
   inbox.publish(1);
@@ -231,8 +234,28 @@ void AsyncVectorEnv::require_sendable(std::span<const std::int64_t> env_ids) {
 }
 
 void AsyncVectorEnv::tell_with_step(std::size_t row, std::vector<std::byte> message) {
-  if (told_.empty()) told_.resize(static_cast<std::size_t>(num_envs()));
-  told_[row] = std::move(message);
+  if (told_with_step_.empty()) told_with_step_.resize(static_cast<std::size_t>(num_envs()));
+  told_with_step_[row] = std::move(message);
+}
+
+void AsyncVectorEnv::tell_with_reset(std::span<const std::int64_t> rows,
+                                     std::vector<std::vector<std::byte>> messages) {
+  if (messages.empty() && told_with_reset_.empty()) return;
+  messages.resize(rows.size());
+  told_with_reset_.resize(static_cast<std::size_t>(num_envs()));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    told_with_reset_[static_cast<std::size_t>(rows[i])] = std::move(messages[i]);
+}
+
+int AsyncVectorEnv::idle_worker() const noexcept {
+  for (std::size_t w = 0; w < shares_.size(); ++w) {
+    const auto first = static_cast<std::size_t>(shares_[w].first_env);
+    const auto end = first + static_cast<std::size_t>(shares_[w].num_envs);
+    std::size_t row = first;
+    while (row < end && !flight_.env(row).in_flight) ++row;
+    if (row == end) return static_cast<int>(w);
+  }
+  return 0;
 }
 
 void AsyncVectorEnv::send(std::span<const std::int64_t> env_ids) {
@@ -252,7 +275,7 @@ void AsyncVectorEnv::send(std::span<const std::int64_t> env_ids) {
 // just a step; returns how many.
 std::size_t AsyncVectorEnv::post_steps(std::span<const std::int64_t> env_ids,
                                        std::uint64_t now_ns) {
-  if (!told_.empty()) return 0;
+  if (!told_with_step_.empty()) return 0;
   const int worker = worker_of(static_cast<int>(env_ids[0]));
   const Share& share = shares_[static_cast<std::size_t>(worker)];
   sync::SpscIndices& inbox = segment_.inbox(worker);

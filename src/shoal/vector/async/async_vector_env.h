@@ -77,6 +77,12 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   /// The worker of `row` is told this, as by request(), right before that environment's next step.
   /// Not while it is in flight.
   void tell_with_step(std::size_t row, std::vector<std::byte> message);
+  /// The same of the next resets of these rows, a message each; none where `messages` is empty, in the
+  /// place of those of a reset that was not made.
+  void tell_with_reset(std::span<const std::int64_t> rows,
+                       std::vector<std::vector<std::byte>> messages);
+  /// One that has nothing to do, so that a request() is answered at once; any where all have.
+  int idle_worker() const noexcept;
   /// Throws what send_reset() of these would throw.
   void require_resettable(std::span<const std::int64_t> env_ids) const;
   /// Throws what a synchronous call of this name would throw.
@@ -265,8 +271,9 @@ class AsyncVectorEnv : public VectorEnv, public Boarded {
   CallState state_{1};
   InFlight flight_{0};
   int max_in_flight_ = 0;
-  int held_ = 0;                                     // orders that wait here
-  std::vector<std::vector<std::byte>> told_;         // by row, with its next step; or empty
+  int held_ = 0;  // orders that wait here
+  // By row; or empty.
+  std::vector<std::vector<std::byte>> told_with_step_, told_with_reset_;
   int renewals_ = 0;                                 // orders that are an environment's first
   std::vector<std::optional<std::uint64_t>> seeds_;  // each row's last explicit one
 

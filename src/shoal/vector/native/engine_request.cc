@@ -5,7 +5,7 @@
 #include <string>
 
 #include "shoal/process/codec.h"
-#include "shoal/vector/async/in_flight.h"
+#include "shoal/vector/async/async_vector_env.h"
 
 namespace shoal::vector {
 namespace {
@@ -13,7 +13,13 @@ namespace {
 // Faces' messages are pickles or texts, which never begin with a zero.
 constexpr std::uint8_t kMark = 0;
 
-enum class Kind : std::uint8_t { kResetOptions, kSave, kLoad };
+enum class Kind : std::uint8_t {
+  kResetOptions,
+  kResetOptionsOfOne,
+  kCheckResetOptions,
+  kSave,
+  kLoad
+};
 
 process::ByteWriter begin(Kind kind) {
   process::ByteWriter out;
@@ -71,7 +77,15 @@ std::optional<std::vector<std::byte>> answer_engine_request(Stepper& stepper,
   process::ByteWriter out;
   switch (static_cast<Kind>(message[1])) {
     case Kind::kResetOptions:
-      stepper.set_reset_options(in.text());
+      stepper.set_reset_options(in.text(), {});
+      break;
+    case Kind::kResetOptionsOfOne: {
+      const auto row = in.number<std::int32_t>();
+      stepper.set_reset_options(in.text(), row);
+      break;
+    }
+    case Kind::kCheckResetOptions:
+      stepper.check_reset_options(in.text());
       break;
     case Kind::kSave:
       while (in.left() > 0) out.bytes(stepper.save(in.number<std::int32_t>()));
@@ -92,6 +106,25 @@ void set_reset_options(VectorEnv& envs, std::string_view options) {
     message.text(options);
     envs.request(worker, message.take());
   }
+}
+
+void check_reset_options(AsyncVectorEnv& envs, std::string_view options) {
+  process::ByteWriter message = begin(Kind::kCheckResetOptions);
+  message.text(options);
+  envs.request(envs.idle_worker(), message.take());
+}
+
+void tell_reset_options(AsyncVectorEnv& envs, std::span<const std::int64_t> rows,
+                        std::string_view options) {
+  std::vector<std::vector<std::byte>> messages;
+  for (const std::int64_t row : rows) {
+    if (options.empty()) break;
+    process::ByteWriter message = begin(Kind::kResetOptionsOfOne);
+    message.number(static_cast<std::int32_t>(row));
+    message.text(options);
+    messages.push_back(message.take());
+  }
+  envs.tell_with_reset(rows, std::move(messages));
 }
 
 std::vector<std::vector<std::byte>> snapshot(VectorEnv& envs, std::span<const int> environments) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shoal/vector/async/async_vector_env.h"
 #include "shoal/vector/step/stepper.h"
 #include "shoal/vector/vector_env.h"
 
@@ -21,6 +22,14 @@ std::optional<std::vector<std::byte>> answer_engine_request(Stepper& stepper,
 /// `options` (a JSON object) for every explicit reset from now on; none where it is empty. Throws
 /// InvalidArgument, with nothing changed, for options that the environments do not take.
 void set_reset_options(VectorEnv& envs, std::string_view options);
+
+/// Throws InvalidArgument for options that the environments do not take. Waits for a worker, where all
+/// are busy.
+void check_reset_options(AsyncVectorEnv& envs, std::string_view options);
+
+/// `options`, which were checked, for the next explicit resets of these rows alone; waits for nobody.
+void tell_reset_options(AsyncVectorEnv& envs, std::span<const std::int64_t> rows,
+                        std::string_view options);
 
 /// The states of these environments: each with all that decides how it goes on, its row, its
 /// episode and its pending autoreset included. Not while a call is under way. Throws

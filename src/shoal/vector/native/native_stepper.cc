@@ -76,13 +76,17 @@ void NativeStepper::attach(const Rows& rows, int lo, EnvMarker marker) {
 }
 
 void NativeStepper::reset_range(int lo, int hi) {
+  const env::ResetOptions none;
   for (int i = lo; i < hi; ++i) {
     const auto row = static_cast<std::size_t>(lo_ + i);
     if (rows_.reset_mask[row] == 0) continue;
     marker_.writing(lo_ + i);
     auto& seed = last_seeds_[static_cast<std::size_t>(i)];
     seed = rows_.has_seed[row] != 0 ? std::optional(rows_.seed[row]) : std::nullopt;
-    batch_->reset_with(i, seed, reset_options_);
+    const auto own = own_reset_options_.find(i);
+    const bool has_own = own != own_reset_options_.end();
+    batch_->reset_with(i, seed, has_own ? own->second : in_step_ ? none : reset_options_);
+    if (has_own) own_reset_options_.erase(own);
     episodes_.begin(i);
     autoreset_.was_reset(i);
     rows_.reset[row] = 0;
@@ -165,11 +169,19 @@ void NativeStepper::rebuild(int i) {
   gone_[static_cast<std::size_t>(i)] = 0;
 }
 
-void NativeStepper::set_reset_options(std::string_view options) {
-  const env::ResetOptions parsed = env::ResetOptions::from_json(options);
-  batch_->check_reset_options(parsed);
-  reset_options_ = parsed;
+void NativeStepper::set_reset_options(std::string_view options, std::optional<int> row) {
+  check_reset_options(options);
+  auto parsed = env::ResetOptions::from_json(options);
+  if (row) {
+    own_reset_options_.insert_or_assign(*row - lo_, std::move(parsed));
+    return;
+  }
+  reset_options_ = std::move(parsed);
   reset_options_text_ = options;
+}
+
+void NativeStepper::check_reset_options(std::string_view options) const {
+  batch_->check_reset_options(env::ResetOptions::from_json(options));
 }
 
 // All of a state between episodes is its random stream. Environments that cannot be saved hand
@@ -187,7 +199,7 @@ std::vector<std::byte> NativeStepper::hand_over() {
 
 void NativeStepper::take_over(std::span<const std::byte> handed) {
   process::ByteReader states(handed);
-  set_reset_options(states.text());
+  set_reset_options(states.text(), {});
   for (int i = 0; i < count(); ++i) batch_->load(i, states.bytes());
   autoreset_.set_all_due();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,6 +33,8 @@ class NativeStepper final : public Stepper {
   int count() const override { return batch_->count(); }
   void attach(const Rows& rows, int lo, EnvMarker marker) override;
   bool divisible() const override { return true; }
+  void begin_reset() override { in_step_ = false; }
+  void begin_step() override { in_step_ = true; }
   void reset_range(int lo, int hi) override;
   void step_range(int lo, int hi) override;
   bool can_rebuild() const override { return batch_->can_renew(); }
@@ -42,7 +45,8 @@ class NativeStepper final : public Stepper {
   void hold_resets(bool hold) override { autoreset_.hold(hold); }
   std::vector<std::byte> hand_over() override;
   void take_over(std::span<const std::byte> handed) override;
-  void set_reset_options(std::string_view options) override;
+  void set_reset_options(std::string_view options, std::optional<int> row) override;
+  void check_reset_options(std::string_view options) const override;
   std::vector<std::byte> save(int row) override;
   void load(int row, std::span<const std::byte> state) override;
   std::vector<std::byte> request(std::span<const std::byte> message) override;
@@ -67,6 +71,8 @@ class NativeStepper final : public Stepper {
   std::vector<std::optional<std::uint64_t>> last_seeds_;  // of explicit resets
   env::ResetOptions reset_options_;                       // likewise
   std::string reset_options_text_;                        // the same, as given
+  std::map<int, env::ResetOptions> own_reset_options_;    // of the next one of an environment
+  bool in_step_ = false;  // what is reset there begins in the place of a lost one: nobody asked
 };
 
 /// As env::make_batch(), for the worker `identity`.

@@ -8,7 +8,11 @@ void Stepper::rebuild(int) {
   throw InvalidState("these environments cannot be replaced one by one");
 }
 
-void Stepper::set_reset_options(std::string_view) {
+void Stepper::set_reset_options(std::string_view options, std::optional<int>) {
+  check_reset_options(options);
+}
+
+void Stepper::check_reset_options(std::string_view) const {
   throw InvalidArgument("these environments are not native: their reset takes its options itself");
 }
 

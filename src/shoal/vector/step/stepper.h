@@ -187,9 +187,12 @@ class Stepper {
   /// for before.
   virtual void take_over(std::span<const std::byte> /*handed*/) {}
 
-  /// Options of explicit resets from now on, as a JSON object of numbers; none where it is empty.
-  /// Throws InvalidArgument for options that the environments do not take.
-  virtual void set_reset_options(std::string_view options);
+  /// Options of explicit resets from now on, or of the next one of `row` (the batch's) alone, as a JSON
+  /// object of numbers; none where it is empty. Throws InvalidArgument for options that the
+  /// environments do not take.
+  virtual void set_reset_options(std::string_view options, std::optional<int> row);
+  /// Throws what set_reset_options() would.
+  virtual void check_reset_options(std::string_view options) const;
 
   /// The environment of `row` (the batch's) with all that decides how it goes on: its own state,
   /// its row, its episode, its pending autoreset; load() of that, into any environment of the same
