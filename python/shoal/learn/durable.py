@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["found", "replace_directory", "replace_file"]
+__all__ = ["found", "read_directory", "replace_directory", "replace_file"]
+
+Read = TypeVar("Read")
+
+_MOST_READS = 100  # of a directory that somebody replaces all the time
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -47,6 +53,34 @@ def replace_directory(path: Path, files: dict[str, bytes]) -> None:
 def found(path: Path) -> Path:
     """Where the directory is: under its older name where it was being replaced when the process ended."""
     return _old(path) if not path.exists() and _old(path).exists() else path
+
+
+def read_directory(path: Path, read: Callable[[Path], Read]) -> Read:
+    """What `read` makes of the directory that is found(); of the next one where it raises, and that was put in its place
+    meanwhile."""
+    for _ in range(_MOST_READS):
+        directory = found(path)
+        try:
+            opened = os.open(directory, os.O_PATH | os.O_DIRECTORY)  # while it is open no other has its number
+        except OSError:
+            if not found(path).exists():
+                break
+            continue
+        try:
+            return read(directory)
+        except Exception:
+            if found(path) == directory and _is_at(opened, directory):
+                raise
+        finally:
+            os.close(opened)
+    return read(found(path))
+
+
+def _is_at(directory: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(directory), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _old(path: Path) -> Path:

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from shoal.errors import Error
-from shoal.learn.durable import found, replace_directory
+from shoal.learn.durable import read_directory, replace_directory
 from shoal.runs import MODULE_FORMAT
 
 __all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
@@ -55,7 +55,10 @@ def read_checkpoint(directory: Path, *, resumable: bool) -> Checkpoint:
     Raises:
         shoal.Error: for one that is damaged, of another version, or no such checkpoint.
     """
-    directory = found(directory)
+    return read_directory(directory, lambda place: _read(place, resumable))
+
+
+def _read(directory: Path, resumable: bool) -> Checkpoint:
     state = _read_state(directory)
     names = ["policy"] + ["normalizer"] * ("normalizer.safetensors" in state["files"])
     if resumable:

@@ -197,7 +197,9 @@ void read_directory(const fs::path& path, const std::function<void(const fs::pat
     try {
       return read(directory);
     } catch (const Error&) {
-      if (reads == kMostReads || !opened || is_at(opened, find_directory(path))) throw;
+      const bool stays = find_directory(path) == directory &&
+                         (opened ? is_at(opened, directory) : !fs::exists(directory));
+      if (reads == kMostReads || stays) throw;
     }
   }
 }
