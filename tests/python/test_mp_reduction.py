@@ -289,6 +289,13 @@ def test_shared_arrays_are_made_of_shapes_and_of_values():
     assert SharedArray(np.ones((2, 2)), "f4").dtype == np.float32
     assert SharedArray((2,), [("a", "i4")])["a"].tolist() == [0, 0]
     assert SharedArray((0, 2), "f8").size == 0
+    assert SharedArray(np.int64(3), "f4").tolist() == [0, 0, 0]
+    assert SharedArray((np.int32(2), 3), "f4").shape == (2, 3)
+    for kind in ("U5", "S5", "V5", "M8[s]"):
+        assert SharedArray((3,), kind).tolist() == np.zeros(3, kind).tolist()
+    for shape in (-1, (2, -1), (2**62, 8), (-5,)):
+        with pytest.raises(ValueError, match="no array has the shape"):
+            SharedArray(shape, "f4")
     assert SharedArray(np.array(3)).shape == ()
     with pytest.raises(TypeError, match="Python objects"):
         SharedArray([{}, None])

@@ -11,6 +11,7 @@ import pytest
 
 from mp_peer import Peer, peer
 from shoal._core import ipc
+from shoal.errors import Error
 
 torch = pytest.importorskip("torch")
 
@@ -145,6 +146,28 @@ def test_shared_tensor_takes_tensors_and_data():
     assert tensors.SharedTensor(t) is t and tensors.is_shared(t)
     made = tensors.SharedTensor([[1, 2], [3, 4]], dtype=torch.float64)
     assert made.dtype is torch.float64 and tensors.is_shared(made)
+
+
+def test_shared_tensor_takes_the_options_of_both():
+    for data in ([1.0, 2.0], torch.tensor([1.0, 2.0])):
+        tensor = tensors.SharedTensor(data, dtype=torch.float64, requires_grad=True)
+        assert tensor.requires_grad and tensor.dtype is torch.float64 and tensors.is_shared(tensor)
+    assert tensors.SharedTensor(torch.zeros(2, requires_grad=True), device="cpu").requires_grad
+
+
+def test_nothing_is_shared_of_a_tensor_without_elements():
+    module = torch.nn.Module()
+    module.empty, module.full = torch.nn.Parameter(torch.ones(0)), torch.nn.Parameter(torch.ones(3))
+    assert not all(tensors.is_shared(parameter) for parameter in module.parameters())
+    tensors.share_module(module)
+    assert all(tensors.is_shared(parameter) for parameter in module.parameters())
+
+
+def test_a_mapped_file_is_refused_with_what_can_be_sent(other: Peer, tmp_path):
+    (tmp_path / "numbers").write_bytes(bytes(16))
+    tensor = torch.from_file(str(tmp_path / "numbers"), shared=True, size=4)
+    with pytest.raises(Error, match=r"send tensor\.clone\(\)"):
+        other(echo, tensor)
 
 
 def test_share_module_moves_parameters_and_buffers_and_keeps_ties(other: Peer):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -27,23 +28,25 @@ def SharedArray(source: ArrayLike | tuple[int, ...], dtype: DTypeLike | None = N
     An array lives for as long as anybody holds it or a view of it, in any process. Slices and views of it share its
     elements, in this process and when they are sent.
     """
-    shape: Any
     if dtype is not None and _is_shape(source):
-        shape, kind, values = source, np.dtype(dtype), None
+        kind, values = np.dtype(dtype), None
+        dims = tuple(int(n) for n in (source if isinstance(source, tuple) else (source,)))
+        if min(dims, default=0) < 0 or math.prod(dims) * kind.itemsize > sys.maxsize:
+            raise ValueError(f"SharedArray(): no array has the shape {dims}")
     else:
         values = np.asanyarray(source, dtype)
-        shape, kind = values.shape, values.dtype
+        dims, kind = values.shape, values.dtype
     if kind.hasobject:
         raise TypeError(f"elements of dtype {kind} are Python objects of one process: they cannot be shared")
-    dims: tuple[int, ...] = (shape,) if isinstance(shape, int) else tuple(shape)
     block = ipc.Block(max(1, math.prod(dims) * kind.itemsize))
     array: np.ndarray = np.ndarray(dims, kind, buffer=block)  # type: ignore[arg-type]  # it is a buffer, which its stub cannot say
-    array[...] = 0 if values is None and kind.names is None else np.zeros((), kind) if values is None else values
+    array[...] = np.zeros((), kind) if values is None else values
     return array
 
 
-def _is_shape(source: Any) -> bool:
-    return isinstance(source, int) or (isinstance(source, tuple) and all(isinstance(n, int) for n in source))
+def _is_shape(source: Any) -> TypeGuard[int | np.integer | tuple[int | np.integer, ...]]:
+    numbers = source if isinstance(source, tuple) else (source,)
+    return all(isinstance(n, int | np.integer) for n in numbers)
 
 
 def reduce_array(array: np.ndarray, blocks: list[ipc.Block]) -> Any:

@@ -69,20 +69,26 @@ def _share(part: torch.Tensor | torch.UntypedStorage) -> None:
 
 def SharedTensor(data: Any, **options: Any) -> torch.Tensor:
     """`data` as a tensor that several processes see: a tensor is moved in place, as by share_memory_(), and returned, what else
-    `torch.as_tensor(data, **options)` takes is copied."""
+    `torch.tensor(data, **options)` takes is copied.
+
+    Args:
+        options: as torch.tensor() has them. A tensor that is of another dtype, or on another device, is copied, too.
+    """
     if not isinstance(data, torch.Tensor):
         data = torch.tensor(data, **options)
     elif options:
-        data = data.to(**options)
+        requires_grad = options.pop("requires_grad", data.requires_grad)
+        data = data.to(**options).requires_grad_(requires_grad)
     shared: torch.Tensor = share_memory_(data)
     return shared
 
 
 def is_shared(obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage) -> bool:
     """Whether its bytes lie where all processes of the family see them, on the CPU (by us), in torch's own shared
-    memory, or on a CUDA device. torch's own `Tensor.is_shared()` knows of the latter two alone."""
+    memory, or on a CUDA device. torch's own `Tensor.is_shared()` knows of the latter two alone. Of one without elements no byte
+    lies elsewhere."""
     return all(
-        storage.is_shared() or (storage.device.type == "cpu" and _core.is_shared(storage))
+        storage.nbytes() == 0 or storage.is_shared() or (storage.device.type == "cpu" and _core.is_shared(storage))
         for storage in (part.untyped_storage() if isinstance(part, torch.Tensor) else part for part in _parts(obj))
     )
 
@@ -263,8 +269,15 @@ def _reduce_storage_of_torch(storage: torch.UntypedStorage) -> Any:
         return _stock.reduce_storage(storage)
     from multiprocessing.reduction import DupFd  # among the arguments of a process it goes along, and needs nobody
 
-    descriptor, size = storage._share_fd_cpu_()
-    _stock.shared_cache[_stock.fd_id(descriptor)] = _stock.StorageWeakRef(storage)
+    try:
+        descriptor, size = storage._share_fd_cpu_()
+        key = _stock.fd_id(descriptor)
+    except OSError as error:  # of torch.from_file(…, shared=True)
+        raise Error(
+            "a tensor looks at a file that torch has mapped, which has no descriptor to send: send tensor.clone(), or the name of "
+            "the file"
+        ) from error
+    _stock.shared_cache[key] = _stock.StorageWeakRef(storage)
     return _storage_of_torch, (type(storage), DupFd(descriptor), size, os.getpid())
 
 
