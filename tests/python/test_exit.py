@@ -145,3 +145,17 @@ def test_a_leak_is_told_where_no_thread_is_left(tmp_path: Path) -> None:
     """
     ended = run(tmp_path, textwrap.dedent(leaking))
     assert ended.returncode == 0 and "nanobind: leaked 1 instances" in ended.stderr
+
+
+def test_what_torch_does_not_let_go_is_no_leak(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    script = """
+        import numpy as np, torch
+        import shoal.multiprocessing as mp
+        inbox, outbox = mp.Queue(), mp.Queue()
+        inbox.put(np.ones(10_000, "f4"))
+        batch = torch.from_numpy(inbox.get())
+        outbox.put(batch)
+    """
+    ended = run(tmp_path, textwrap.dedent(script))
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
