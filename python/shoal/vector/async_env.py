@@ -179,6 +179,12 @@ class AsyncVectorEnv(VectorEnv):
         """Raises what send_reset() would, before anything is said to the workers."""
         self._engine.check_resettable(np.flatnonzero(selected).tolist())
 
+    def _send_reset_arguments(
+        self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None
+    ) -> None:
+        # A mask alone is no options: none are a message less for each environment.
+        super()._send_reset_arguments(options if mask is None else options or None, seeds, mask)
+
     def _tell_reset_arguments(
         self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None
     ) -> None:
