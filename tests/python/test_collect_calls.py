@@ -169,18 +169,38 @@ def test_what_the_policy_calls_is_refused_and_its_close_ends_the_batch(env: Any)
     assert len(asked) == 7
 
 
-def test_an_environment_of_this_process_may_close_the_collector() -> None:
-    """The program ended with a segmentation fault."""
+@pytest.mark.parametrize("way", ["environment", "handler", "thread"])
+def test_a_close_amid_the_steps_of_this_process_ends_the_call_under_way(way: str) -> None:
+    steps: list[Any] = []
 
-    class Closes(CounterEnv):
+    def close(*_: object) -> None:
+        collector.close()
+
+    class Closing(CounterEnv):
         def step(self, action: Any) -> Any:
-            if self.resets == 2:
-                collector.close()
+            steps.append(action)
+            if len(steps) == 5:
+                if way == "environment":
+                    close()
+                elif way == "handler":
+                    signal.raise_signal(signal.SIGUSR1)
+                else:
+                    closer.start()
             return super().step(action)
 
-    collector = shoal.Collector(lambda: Closes(), zeros, num_envs=2, frames_per_batch=16, num_workers=0)
-    with pytest.raises(RuntimeError, match=r"was closed while next\(\) was under way"):
-        next(collector)
+    closer = threading.Thread(target=close)
+    before = signal.signal(signal.SIGUSR1, close)
+    try:
+        collector = shoal.Collector(Closing, zeros, num_envs=2, frames_per_batch=200_000, num_workers=0)
+        with pytest.raises(RuntimeError, match="closed"):
+            next(collector)
+        if way == "thread":
+            closer.join()
+        with pytest.raises(RuntimeError, match="closed"):
+            next(collector)
+        assert len(steps) < 200_000
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("where", ["multi_sync", "multi_async"])
