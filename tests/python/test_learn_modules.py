@@ -46,6 +46,16 @@ def test_episodes_that_evaluations_cut_are_told_of_once(
     assert told.startswith("3 of 3 episodes of an evaluation were cut after 40 steps")
 
 
+def test_episodes_of_shoals_own_networks_that_are_cut_are_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {**PPO, "eval_episodes": 1, "eval_envs": 1, "eval_every": 0, "final_episodes": 1}
+    env = {"env_kwargs": {"max_episode_steps": -1}}
+    shoal.learn.train("shoal/Pendulum-v1", run_dir=tmp_path, num_workers=0, **options, **env)
+    told = [record.getMessage() for record in caplog.records if "evaluation were cut" in record.getMessage()]
+    assert len(told) == 1 and told[0].startswith("1 of 1 episodes of an evaluation were cut after 200000 steps")
+
+
 OF_RECALL = {
     "num_envs": 16,
     "num_steps": 32,

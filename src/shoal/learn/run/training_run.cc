@@ -22,6 +22,7 @@
 #include "shoal/learn/network/philox.h"
 #include "shoal/learn/run/trained_policy.h"
 #include "shoal/os/error.h"
+#include "shoal/os/log.h"
 #include "shoal/trace/recorder.h"
 
 namespace shoal::learn {
@@ -433,7 +434,19 @@ Evaluation TrainingRun::run_evaluation(ActingPolicy& policy, int episodes, Purpo
   };
   auto evaluation = evaluate(*setup_.eval_envs, policy, true, options);
   journal_.update([](TrainStatus& status) { status.phase = TrainStatus::Phase::kTraining; });
+  tell_of_cuts(evaluation, options.max_episode_steps);
   return evaluation;
+}
+
+/// Once.
+void TrainingRun::tell_of_cuts(const Evaluation& evaluation, std::int64_t longest) {
+  const auto cut = std::ranges::count_if(evaluation.lengths,
+                                         [&](std::int64_t length) { return length >= longest; });
+  if (cut == 0 || std::exchange(has_told_of_cuts_, true)) return;
+  os::log(os::LogLevel::kWarning, "learn",
+          "{} of {} episodes of an evaluation were cut after {} steps, and count as they were "
+          "then: give the environment a time limit, max_episode_steps=",
+          cut, evaluation.lengths.size(), longest);
 }
 
 void TrainingRun::evaluate_now(const std::stop_token& stop) {

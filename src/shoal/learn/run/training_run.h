@@ -68,6 +68,7 @@ class TrainingRun {
   bool evaluation_due() const;
   bool over() const;
   bool paused() const;
+  void tell_of_cuts(const Evaluation& evaluation, std::int64_t longest);
   void evaluate_now(const std::stop_token& stop);
   Evaluation run_evaluation(ActingPolicy& policy, int episodes, Purpose purpose,
                             const std::stop_token& stop);
@@ -94,6 +95,7 @@ class TrainingRun {
   std::optional<Checkpoint> checkpoint_;  // to resume from, until the environments are in place
   Standing standing_;
   std::optional<Evaluation> confirmation_;  // the evaluation that reached the target
+  bool has_told_of_cuts_ = false;
   IterationStats last_;
   EndedEpisodes ended_;  // since the last record; part of a checkpoint
   double earlier_seconds_ = 0;
