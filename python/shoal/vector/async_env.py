@@ -182,8 +182,10 @@ class AsyncVectorEnv(VectorEnv):
     def _send_reset_arguments(
         self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None
     ) -> None:
+        told = self._told_arguments
         # A mask alone is no options: none are a message less for each environment.
         super()._send_reset_arguments(options if mask is None else options or None, seeds, mask)
+        self._told_arguments |= told and mask is not None  # those that it leaves out may still have theirs
 
     def _tell_reset_arguments(
         self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None

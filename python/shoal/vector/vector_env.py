@@ -595,13 +595,14 @@ class VectorEnv(Snapshots, gymnasium.vector.VectorEnv[Any, Any, Any]):
     ) -> None:
         if self._native and seeds.large:
             raise ValueError(f"native environments take seeds from 0 to 2**64 - 1, got {seeds.large}")
-        plain = options is None and not seeds.large
+        # An empty dict is given to environments in Python, as it is; native ones cannot tell it from none.
+        plain = (not options if self._native else options is None) and not seeds.large
         # None are told, too, where some of a reset before may have stayed: one that failed, or that left environments out.
         if plain and not self._told_arguments:
             return
         self._told_arguments = True
         self._tell_reset_arguments(options, seeds, mask)
-        self._told_arguments = not plain or mask is not None
+        self._told_arguments = not plain
 
     def _tell_reset_arguments(
         self, options: dict[str, Any] | None, seeds: CheckedSeeds, mask: np.ndarray | None

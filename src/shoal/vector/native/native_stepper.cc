@@ -170,8 +170,8 @@ void NativeStepper::rebuild(int i) {
 }
 
 void NativeStepper::set_reset_options(std::string_view options, std::optional<int> row) {
-  check_reset_options(options);
   auto parsed = env::ResetOptions::from_json(options);
+  batch_->check_reset_options(parsed);
   if (row) {
     own_reset_options_.insert_or_assign(*row - lo_, std::move(parsed));
     return;
